@@ -25,7 +25,7 @@ const SMALL_MAX: u64 = 64 << 10;
 /// Smallest page size in bytes for allocations that are not small.
 const SMALLEST_PAGE: u64 = 2 << 20;
 /// Bytes by which a page is larger than the allocation that it is made for. Page sizes are multiples of this number.
-const SLACK: u64 = 1 << 20;
+pub(crate) const SLACK: u64 = 1 << 20;
 /// Bytes reserved outside the pools for kernel arguments and for the read of the norm.
 const OUTSIDE_POOLS: u64 = 128 << 10;
 /// Bytes reserved outside the pools for the reads of a loss, such as those of CTC, as measured on Vulkan.
@@ -42,12 +42,16 @@ impl Trace {
     ///
     /// The pages of a GPU pool are as large as the largest allocation so far. So a run that first makes and drops an
     /// allocation of this size has pages of this size, and no others; `plimsoll-train` has a function that does so. With
-    /// pages that its largest tensor fills, a Conformer took 5 to 10 % more memory, and without any preallocation up to 1.7
-    /// times as much (docs/LOG.md).
+    /// pages that its largest tensor fills, a Conformer took 6 to 10 % more than was in use, and without any preallocation up
+    /// to 1.7 times as much (docs/LOG.md).
     pub fn page(&self, step: StepMemory, allocation: Bytes) -> Bytes {
+        self.with_run(|run| run.best_page(step, allocation).0)
+    }
+
+    /// Calls `compute` with a run of this micro-batch.
+    fn with_run<R>(&self, compute: impl FnOnce(&PoolRun<'_>) -> R) -> R {
         let (lives, sizes) = (Lives::new(&self.timeline), self.timeline.sizes());
-        let run = PoolRun { lives: &lives, sizes: &sizes, parameters: &self.parameters, reads: self.reads };
-        run.best_page(step, allocation).0
+        compute(&PoolRun { lives: &lives, sizes: &sizes, parameters: &self.parameters, reads: self.reads })
     }
 
     /// Computes the most memory that the pools of CubeCL reserve in the first two steps of a run whose largest
@@ -72,9 +76,7 @@ impl Trace {
         validation: Option<&Timeline>,
         limit: Bytes,
     ) -> Bytes {
-        let (lives, sizes) = (Lives::new(&self.timeline), self.timeline.sizes());
-        let run = PoolRun { lives: &lives, sizes: &sizes, parameters: &self.parameters, reads: self.reads };
-        run.reserved_within(page, step, validation, limit)
+        self.with_run(|run| run.reserved_within(page, step, validation, limit))
     }
 }
 

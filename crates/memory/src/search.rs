@@ -15,13 +15,12 @@ use crate::demand::{PlanOptions, StateOption};
 use crate::limit::MemoryLimit;
 use crate::model::{MemoryModel, in_parallel};
 use crate::page::{COUNTS, best_page, page_for, shrunk};
+use crate::pools::SLACK;
 use crate::strategy::{micro_batches, smallest_choice, step_seconds};
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
 use bucket::ChoiceOrder;
 
-/// Bytes that a page is larger than the allocation that makes it. Page sizes are multiples of this number.
-const PAGE_STEP: u64 = 1 << 20;
 /// Budget in bytes below which more sizes of pages are tried, since the steps from one page to the next matter there; the
 /// smallest of them, and the factor from one to the next.
 const SMALL_BUDGET: u64 = 128 << 20;
@@ -253,7 +252,7 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
             }
         }
         let room = self.limit.budget.0.saturating_sub(beside.0);
-        let of_pages = |count: u64| (room / count / PAGE_STEP * PAGE_STEP).saturating_sub(PAGE_STEP);
+        let of_pages = |count: u64| (room / count / SLACK * SLACK).saturating_sub(SLACK);
         let mut pages: Vec<Bytes> = Vec::new();
         for page in COUNTS.map(|count| Bytes(of_pages(count)).min(self.limit.allocation)) {
             if page.0 > 0 && !pages.contains(&page) {
@@ -304,11 +303,16 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         Ok((peak <= self.limit.budget).then_some((page, all)))
     }
 
-    /// Makes the pages for `candidates` as small as that saves memory.
+    /// Finds the best pages for `candidates`, which fit with pages of `page` bytes: those of a run in as much memory as it needs,
+    /// or in a tight budget the smallest that save memory. Shares of a large budget would be one page for all.
     fn tightened(&self, page: Bytes, candidates: &[Candidate]) -> Result<Bytes, TraceError> {
         let largest = self.largest_of(candidates)?;
         if page.0 == u64::MAX {
             return Ok(largest);
+        }
+        let (best, peak) = best_page((largest, self.limit.allocation), |page| self.peak_of(candidates, page))?;
+        if peak <= self.limit.budget {
+            return Ok(best);
         }
         let least = page_for(largest, self.limit.allocation).min(page);
         let found = shrunk((page, self.peak_of(candidates, page)?), least, |page| self.peak_of(candidates, page))?;

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Precision, Remat};
 use plimsoll_memory::{
-    BackendRules, Change, Cost, Demand, MemoryLimit, MemoryModel, PlanError, PlanOptions, Speed, StateOption, plan,
-    plan_with,
+    BackendRules, BucketPlan, Change, Cost, Demand, MemoryLimit, MemoryModel, PlanError, PlanOptions, Speed,
+    StateOption, plan, plan_with,
 };
 use proptest::prelude::*;
 
@@ -206,9 +206,11 @@ fn no_tensor_is_larger_than_the_device_allows() {
         let shapes: Vec<BatchShape> = (0..3).map(|_| bucket(draw(1, 40) as u32, draw(60, 300) as u32)).collect();
         let model = MemoryModel::new(&stacks, demand(shapes, layers, BackendRules::cuda())).unwrap();
         let free = plan(&model, Bytes::gib(64), &SPEED).unwrap();
+        let largest_of = |one: &BucketPlan| model.estimate(one.bucket, one.micro_batch, one.choice).unwrap().largest.0;
+        let largest = free.buckets.iter().map(largest_of).max().unwrap();
         let mut before: Option<f64> = None;
         for part in 1..=20 {
-            let limit = MemoryLimit { budget: Bytes::gib(64), allocation: Bytes(free.page.0 * part / 20) };
+            let limit = MemoryLimit { budget: Bytes::gib(64), allocation: Bytes(largest * part / 20) };
             match plan(&model, limit, &SPEED) {
                 Ok(found) => {
                     assert!(found.page <= limit.allocation, "seed {seed}, part {part}");
