@@ -25,7 +25,10 @@ pub use error_chain::error_chain;
 pub use grid::Grid;
 pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};
-pub use memory::{CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, ProbeError, Stage};
+pub use memory::{
+    CountingAllocator, DeviceMemory, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, PoolMemory, PoolPages, ProbeError,
+    Stage,
+};
 pub use pool_gate::PoolGate;
 pub use record::{EndKind, Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent, TimeOwner, TimeShares};
 pub use shape::BatchShape;

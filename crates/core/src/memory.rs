@@ -2,11 +2,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fmt;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Bytes;
+use crate::{Bytes, counted};
 
 /// Probe for the free memory of a device.
 ///
@@ -30,6 +31,61 @@ pub trait MemoryMeter: Send + Sync {
     fn peak(&self) -> Bytes;
     /// Sets the peak to the memory in use now.
     fn reset_peak(&self);
+    /// Returns what the memory pools of a GPU hold now; `None` where memory is not in pools.
+    fn pools(&self) -> Option<PoolMemory> {
+        None
+    }
+}
+
+/// Memory in the pools of a GPU, and how pages divide it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolMemory {
+    /// Memory that the pools have taken from the GPU.
+    pub reserved_bytes: Bytes,
+    /// Part of it that tensors use.
+    pub in_use_bytes: Bytes,
+    /// Pages by size, in the order in which the backend asks the pools.
+    pub pages: Vec<PoolPages>,
+}
+
+/// Pages of one size in the memory pools of a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolPages {
+    /// Size of each page.
+    pub page_bytes: Bytes,
+    /// Number of pages now.
+    pub count: u64,
+    /// The most pages at any time.
+    pub most: u64,
+    /// The largest tensor that was on one of these pages.
+    pub largest_bytes: Bytes,
+}
+
+impl PoolPages {
+    /// Returns the memory of all pages now.
+    pub fn held(&self) -> Bytes {
+        Bytes(self.page_bytes.0.saturating_mul(self.count))
+    }
+}
+
+impl PoolMemory {
+    /// Returns the reserved memory that is on no page: tensors with pages of their own, such as lasting ones.
+    pub fn outside_pages(&self) -> Bytes {
+        self.pages.iter().fold(self.reserved_bytes, |left, pages| left.saturating_sub(pages.held()))
+    }
+}
+
+impl fmt::Display for PoolMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} reserved, {} in use", self.reserved_bytes, self.in_use_bytes)?;
+        for pages in self.pages.iter().filter(|pages| pages.most > 0) {
+            write!(f, "; {} of {}", counted(pages.count as usize, "page"), pages.page_bytes)?;
+        }
+        let outside = self.outside_pages();
+        if outside.0 > 0 { write!(f, "; {outside} outside of pages") } else { Ok(()) }
+    }
 }
 
 impl<M: MemoryMeter + ?Sized> MemoryMeter for Box<M> {
@@ -42,6 +98,9 @@ impl<M: MemoryMeter + ?Sized> MemoryMeter for Box<M> {
     fn reset_peak(&self) {
         (**self).reset_peak();
     }
+    fn pools(&self) -> Option<PoolMemory> {
+        (**self).pools()
+    }
 }
 
 impl<M: MemoryMeter + ?Sized> MemoryMeter for &M {
@@ -53,6 +112,9 @@ impl<M: MemoryMeter + ?Sized> MemoryMeter for &M {
     }
     fn reset_peak(&self) {
         (**self).reset_peak();
+    }
+    fn pools(&self) -> Option<PoolMemory> {
+        (**self).pools()
     }
 }
 
@@ -76,8 +138,8 @@ pub enum Stage {
     Checkpoint,
 }
 
-impl std::fmt::Display for Stage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Forward => "forward pass",
             Self::Backward => "backward pass",
@@ -330,6 +392,20 @@ impl MemoryGate for CountingAllocator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pools_are_described_by_their_pages() {
+        let page = |size, count| PoolPages { page_bytes: Bytes::mib(size), count, most: 3, largest_bytes: Bytes(9) };
+        let pages = vec![page(8, 1), page(30, 2), PoolPages::default()];
+        let memory = PoolMemory { reserved_bytes: Bytes::mib(70), in_use_bytes: Bytes::mib(61), pages };
+        assert_eq!(
+            memory.to_string(),
+            "70 MiB reserved, 61 MiB in use; 1 page of 8 MiB; 2 pages of 30 MiB; 2 MiB outside of pages"
+        );
+        // A record may be damaged.
+        let damaged = PoolPages { page_bytes: Bytes(u64::MAX), count: u64::MAX, ..PoolPages::default() };
+        assert_eq!(PoolMemory { pages: vec![damaged], ..memory }.outside_pages(), Bytes(0));
+    }
 
     #[test]
     fn exceeded_budget_is_reported_once() {

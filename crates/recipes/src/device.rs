@@ -2,7 +2,8 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{
-    Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica, counted,
+    Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, PoolMemory, PoolPages, Precision,
+    SingleReplica, counted,
 };
 use plimsoll_memory::BackendRules;
 use plimsoll_tape::gpu::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
@@ -62,6 +63,21 @@ impl MemoryMeter for PoolMeter {
     }
 
     fn reset_peak(&self) {}
+
+    fn pools(&self) -> Option<PoolMemory> {
+        let usage = self.device.memory_pool_usage()?;
+        let pages = self.device.memory_pool_report().unwrap_or_default().into_iter().map(|pool| PoolPages {
+            page_bytes: Bytes(pool.page_size),
+            count: pool.pages,
+            most: pool.pages_peak,
+            largest_bytes: Bytes(pool.largest_alloc),
+        });
+        Some(PoolMemory {
+            reserved_bytes: Bytes(usage.bytes_reserved),
+            in_use_bytes: Bytes(usage.bytes_in_use),
+            pages: pages.collect(),
+        })
+    }
 }
 
 impl TrainingDevice {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lenient;
 use super::time::TimeShares;
-use crate::{BatchShape, Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
+use crate::{BatchShape, Bytes, Measure, OutOfMemory, PoolMemory, Position, Skipped, Stage};
 
 /// Something that happened in a run.
 ///
@@ -59,6 +59,14 @@ pub enum Event {
         planned_bytes: Bytes,
         /// Highest memory use of the step.
         peak_bytes: Bytes,
+    },
+    /// Memory pools of the GPU, read at the end of the run or of this part of it.
+    Pools {
+        /// Number of the last completed step.
+        step: u64,
+        /// What the pools hold.
+        #[serde(default)]
+        memory: PoolMemory,
     },
     /// The learning rate was lowered because validations no longer improved.
     RateLowered {
@@ -143,6 +151,7 @@ impl Event {
             | Self::OutOfMemory { step, .. }
             | Self::Unfit { step, .. }
             | Self::Drift { step, .. }
+            | Self::Pools { step, .. }
             | Self::RateLowered { step, .. }
             | Self::Validated { step, .. }
             | Self::Saved { step, .. }

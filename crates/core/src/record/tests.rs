@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Bytes, Measure, OutOfMemory, Position, Skipped, Stage};
+use crate::{Bytes, Measure, OutOfMemory, PoolMemory, PoolPages, Position, Skipped, Stage};
 
 /// Generates numbers whose decimal text is exact, as serde_json reads other numbers only to the last bit but one.
 fn number() -> impl Strategy<Value = f64> {
@@ -113,6 +113,17 @@ fn event() -> impl Strategy<Value = Event> {
         (step(), stage(), bytes(), bytes()).prop_map(|(step, phase, planned_bytes, peak_bytes)| {
             Event::Drift { step, phase, planned_bytes, peak_bytes }
         }),
+        (step(), [bytes(), bytes()], prop::collection::vec((bytes(), bytes(), any::<[u64; 2]>()), 0..3)).prop_map(
+            |(step, [reserved_bytes, in_use_bytes], pages)| {
+                let pages = pages.into_iter().map(|(page_bytes, largest_bytes, [count, most])| PoolPages {
+                    page_bytes,
+                    count,
+                    most,
+                    largest_bytes,
+                });
+                Event::Pools { step, memory: PoolMemory { reserved_bytes, in_use_bytes, pages: pages.collect() } }
+            }
+        ),
         (step(), number()).prop_map(|(step, factor)| Event::RateLowered { step, factor }),
         (step(), text()).prop_map(|(step, path)| Event::Saved { step, path: path.into() }),
         (step(), text()).prop_map(|(step, reason)| Event::NotSaved { step, reason }),

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_core::{Bytes, Event, MicroBatch, Record, StepEvent, TimeOwner, TimeShares};
+use plimsoll_core::{Bytes, Event, MicroBatch, PoolMemory, Record, StepEvent, TimeOwner, TimeShares};
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -35,6 +35,8 @@ pub struct RunData {
     pub(super) damaged: u64,
     pub(super) planned_peak: Option<Bytes>,
     pub(super) budget: Option<Bytes>,
+    /// Memory pools of the GPU at the end.
+    pub(super) pools: Option<PoolMemory>,
     /// Facts of the plan for the table of the setup.
     pub(super) plan_facts: Vec<(&'static str, String)>,
     pub(super) summary: Option<Summary>,
@@ -105,6 +107,7 @@ impl RunData {
             damaged: 0,
             planned_peak: planned_peak(&plan),
             budget: bytes(&plan, &["memory", "budget"]),
+            pools: None,
             plan_facts: plan_facts(&plan),
             summary: serde_json::from_str(&text("summary.json")).ok(),
             media: read_media(&folder.join("samples")),
@@ -151,6 +154,7 @@ impl RunData {
                 self.steps.truncate(kept);
                 self.steps.push(StepFacts::from(event));
             }
+            Event::Pools { memory, .. } => self.pools = Some(memory),
             Event::Ended { step, times, .. } => self.add_times(step, &times),
             _ => {}
         }

@@ -84,6 +84,7 @@ fn facts(run: &RunData) -> Vec<(&'static str, String)> {
         known("peak memory", bytes(history.peak_bytes)),
         known("planned peak", run.planned_peak.and_then(bytes)),
         known("memory budget", run.budget.and_then(bytes)),
+        known("memory pools at the end", run.pools.as_ref().map(ToString::to_string)),
     ]
     .into_iter()
     .flatten()

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use plimsoll_core::{
-    Bytes, EndKind, Event, Measure, OutOfMemory, PlanHeader, Record, Skipped, Stage, StepEvent, TimeOwner, TimeShares,
+    Bytes, EndKind, Event, Measure, OutOfMemory, PlanHeader, PoolMemory, Record, Skipped, Stage, StepEvent, TimeOwner,
+    TimeShares,
 };
 use serde_json::Value;
 
@@ -94,7 +95,9 @@ fn a_page_without_runs_or_steps_is_whole() {
 
 #[test]
 fn one_step_is_drawn() {
-    let (html, numbers) = page_of(&[run_of(&[Event::Step(step(1))])]);
+    let memory = PoolMemory { reserved_bytes: Bytes::mib(70), ..PoolMemory::default() };
+    let (html, numbers) = page_of(&[run_of(&[Event::Step(step(1)), Event::Pools { step: 1, memory }])]);
+    assert!(html.contains("memory pools at the end") && html.contains("70 MiB reserved"));
     assert!(html.contains("<b>87\u{a0}%</b> computing") && html.contains("class=\"dot c0\""));
     assert_eq!(numbers["runs"][0]["bars"].as_array().unwrap().len(), 1);
     assert_eq!(numbers["runs"][0]["planned_peak_bytes"], 2010);

@@ -68,6 +68,7 @@ fn describe(event: &Event) -> Option<(EventLevel, String)> {
         Event::Drift { planned_bytes, peak_bytes, .. } => {
             (Warning, format!("memory above plan: {peak_bytes} used, {planned_bytes} planned"))
         }
+        Event::Pools { memory, .. } => (Info, format!("memory pools of the GPU: {memory}")),
         Event::RateLowered { factor, .. } => (Info, format!("learning rate lowered to {factor} of the schedule")),
         Event::Validated { scores, seconds, best, .. } => {
             let scores: Vec<String> = scores.iter().map(ToString::to_string).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::{BatchShape, Bytes, StepEvent, TimeShares};
+use plimsoll_core::{BatchShape, Bytes, Event, PoolMemory, StepEvent, TimeShares};
 use plimsoll_recipes::training::{
     LoadingSpeed, Placement, StepPrediction, Trial, own_seconds, wall_seconds, warm_steps,
 };
@@ -60,6 +60,12 @@ pub(super) struct MemoryProfile {
     pub(super) planned_bytes: Option<Bytes>,
     /// Planned memory by owner at the peak of the largest step. It adds up to the planned peak.
     pub(super) owners: BTreeMap<String, Bytes>,
+    /// Memory pools of the GPU after the last step; `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pools: Option<PoolMemory>,
+    /// Settings of the pools, by their keys; empty on the CPU.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) settings: BTreeMap<&'static str, serde_json::Value>,
     /// Highest memory of each step, over time.
     pub(super) by_step: Vec<StepMemory>,
 }
@@ -151,6 +157,15 @@ impl MemoryProfile {
             let planned_bytes = step.shape.and_then(covering);
             Some(StepMemory { step: step.step, peak_bytes: measured(step)?, planned_bytes })
         };
+        let pools = trial.records.iter().rev().find_map(|record| match &record.event {
+            Event::Pools { memory, .. } => Some(memory.clone()),
+            _ => None,
+        });
+        let device = &trial.plan.config.device;
+        let settings = BTreeMap::from([
+            ("device.cuda_allocator", serde_json::json!(device.cuda_allocator)),
+            ("device.persistent_memory", serde_json::json!(device.persistent_memory)),
+        ]);
         let owner = |(owner, bytes): &(plimsoll_memory::Owner, Bytes)| {
             (serde_json::json!(owner).as_str().unwrap_or_default().to_string(), *bytes)
         };
@@ -160,6 +175,8 @@ impl MemoryProfile {
             owners: prediction
                 .map(|step| step.owners.iter().map(owner).chain(around(trial, step)).collect())
                 .unwrap_or_default(),
+            settings: pools.iter().flat_map(|_| settings.clone()).collect(),
+            pools,
             by_step: trial.steps().filter_map(row).collect(),
         }
     }

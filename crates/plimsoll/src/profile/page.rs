@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use plimsoll_core::{Bytes, Seconds, counted};
+use plimsoll_core::{Bytes, PoolMemory, PoolPages, Seconds, counted};
 use plimsoll_train::LayerTime;
 
 use super::measured::Profile;
@@ -75,6 +75,32 @@ fn memory(text: &mut String, profile: &Profile) {
     }
     for (owner, bytes) in owners {
         let _ = writeln!(text, "    {:<36} {:>10}", owner.replace('_', " "), bytes.to_string());
+    }
+    if let Some(pools) = &memory.pools {
+        pages(text, pools);
+        for (key, value) in &memory.settings {
+            let _ = writeln!(text, "    {key} = {value}");
+        }
+    }
+}
+
+fn pages(text: &mut String, pools: &PoolMemory) {
+    let (reserved, in_use) = (pools.reserved_bytes, pools.in_use_bytes);
+    let _ = writeln!(text, "  pools of the GPU after the last step: {reserved} reserved, {in_use} in use");
+    for pages in pools.pages.iter().filter(|pages| pages.most > 0) {
+        let PoolPages { page_bytes, count, most, largest_bytes } = pages;
+        let count = counted(*count as usize, "page");
+        let largest = format!("{most} at most, largest tensor {largest_bytes}");
+        let _ = writeln!(
+            text,
+            "    {:<36} {:>10}  {largest}",
+            format!("{count} of {page_bytes}"),
+            pages.held().to_string()
+        );
+    }
+    let outside = pools.outside_pages();
+    if outside.0 > 0 {
+        let _ = writeln!(text, "    {:<36} {:>10}", "outside of pages", outside.to_string());
     }
 }
 

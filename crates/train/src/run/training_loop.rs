@@ -345,6 +345,12 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             // Another replica would wait for this one.
             self.trainer.replica().fail(&reason);
         }
+        // A device that has failed may not answer any more.
+        if end != EndKind::Failed
+            && let Some(memory) = self.trainer.watch().pools()
+        {
+            self.observe(&Event::Pools { step: self.state.step, memory });
+        }
         let times = timing::lap();
         self.observe(&Event::Ended { step: self.state.step, end, reason, times });
     }

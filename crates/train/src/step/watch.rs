@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plimsoll_core::{Bytes, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, Stage};
+use plimsoll_core::{Bytes, MemoryGate, MemoryMeter, OpenGate, OutOfMemory, PoolMemory, Stage};
 
 /// Memory gate and memory meter of a trainer, with the highest reading of the meter and the stage of that reading.
 pub(crate) struct MemoryWatch {
@@ -36,6 +36,11 @@ impl MemoryWatch {
     /// Returns the memory that the pools of a device have reserved; on the CPU, the peak; without a meter, 0.
     pub(crate) fn reserved(&self) -> Bytes {
         self.meter.as_deref().map_or(Bytes(0), MemoryMeter::peak)
+    }
+
+    /// Returns what the memory pools of a GPU hold; `None` without pools.
+    pub(crate) fn pools(&self) -> Option<PoolMemory> {
+        self.meter.as_deref().and_then(MemoryMeter::pools)
     }
 
     /// Starts a new measurement of peak memory.
