@@ -75,7 +75,10 @@ impl FusionGroup {
             let columns = if heap.has_columns() { workspace(operation, heap.rules()) } else { [0; 3] };
             let workspace = columns.map(|bytes| heap.scratch(bytes));
             let output = |heap: &mut Heap, out: &TensorIr| match operation {
-                _ if is_reduction(operation) => heap.fresh(&out.shape, out.dtype.size()),
+                // A softmax is computed as reductions with fused kernels between them.
+                _ if is_reduction(operation) || matches!(operation, OperationIr::Activation(_)) => {
+                    heap.fresh(&out.shape, out.dtype.size())
+                }
                 OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, out.dtype.size()),
                 _ => heap.output(&out.shape, out.dtype.size()),
             };
