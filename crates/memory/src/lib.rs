@@ -47,7 +47,7 @@ pub use cost::{Cost, Speed};
 pub use demand::{Demand, PlanOptions, StateOption};
 pub use html::html_page;
 pub use limit::MemoryLimit;
-pub use model::{MemoryEstimate, MemoryModel};
+pub use model::{MemoryEstimate, MemoryModel, Traces};
 pub use operation_cost::{OperationCost, operation_costs};
 pub use perfetto::perfetto_trace;
 pub use plan::{BucketPlan, Plan, fastest_plan, fits_at_all, plan, plan_with};

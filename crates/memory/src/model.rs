@@ -2,6 +2,7 @@
 //! batch.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,10 +35,9 @@ pub struct MemoryEstimate {
 pub struct MemoryModel<'a, S> {
     traceable: &'a S,
     demand: Demand,
-    traces: Cache<(BatchShape, Choice), Known>,
+    traces: Traces,
     /// Costs of 2 and of 3 utterances, where each size needs a trace of its own.
     costs: Cache<(BatchShape, Choice), [Cost; 2]>,
-    batches: Cache<BatchShape, Bytes>,
     in_use: Cache<Size, Bytes>,
     envelopes: Cache<(BatchShape, Choice), Option<Arc<Envelope>>>,
     peaks: Cache<(Size, StateOption, Bytes), Bytes>,
@@ -47,11 +47,30 @@ pub struct MemoryModel<'a, S> {
     beside: Cache<(Size, StateOption), Bytes>,
     /// Lower bounds of the peaks that were not computed to the end.
     exceeded: Cache<(Size, StateOption, Bytes), Bytes>,
-    validation_traces: Cache<BatchShape, Known>,
     validations: Cache<(Size, u32, StateOption, Bytes), Bytes>,
     parameters: Vec<u64>,
     weights: Bytes,
     gradients: Bytes,
+}
+
+/// Traces of one model on one backend, from which several memory models are made without tracing again.
+///
+/// Clones share their traces.
+#[derive(Clone, Default)]
+pub struct Traces(Arc<KnownTraces>);
+
+#[derive(Default)]
+struct KnownTraces {
+    steps: Cache<(BatchShape, Choice), Known>,
+    validations: Cache<BatchShape, Known>,
+    batches: Cache<BatchShape, Bytes>,
+}
+
+impl fmt::Debug for Traces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.0.steps.lock().unwrap_or_else(PoisonError::into_inner).len();
+        f.debug_struct("Traces").field("steps", &steps).finish_non_exhaustive()
+    }
 }
 
 /// A micro-batch that is estimated: the batch shape of its step, its number of utterances, and its execution choice.
@@ -126,18 +145,26 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// # Errors
     /// [`TraceError`] where the model cannot be traced, or where `demand` has no buckets.
     pub fn new(traceable: &'a S, demand: Demand) -> Result<Self, TraceError> {
+        Self::with_traces(traceable, demand, Traces::default())
+    }
+
+    /// Makes the memory model as [`new`](Self::new) does. It uses `traces`, and adds those that are missing. They must be of
+    /// this model on this backend, or empty.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_traces(traceable: &'a S, demand: Demand, traces: Traces) -> Result<Self, TraceError> {
         let options = &demand.options;
         let choice = Choice {
             remat: options.remat.first().copied().unwrap_or_default(),
             attention_chunk: options.chunks.first().copied().flatten(),
             precision: options.precisions.first().copied().unwrap_or_default(),
         };
-        let traced = in_parallel(&demand.buckets, |&bucket| known(traceable, bucket, choice, demand.rules));
-        let mut traces = HashMap::new();
-        for (&bucket, known) in demand.buckets.iter().zip(traced) {
-            traces.insert((bucket, choice), known?);
-        }
-        let (&(bucket, _), first) = traces.iter().next().ok_or(TraceError::NoGradient)?;
+        let traced = in_parallel(&demand.buckets, |&bucket| {
+            cached(&traces.0.steps, (bucket, choice), || known(traceable, bucket, choice, demand.rules))
+        });
+        let traced: Vec<Known> = traced.into_iter().collect::<Result<_, _>>()?;
+        let (bucket, first) = demand.buckets.iter().zip(traced).next().ok_or(TraceError::NoGradient)?;
         let Trace { parameters, weights, gradients, .. } = match first {
             Some(known) => known.at(1, demand.rules),
             None => trace(traceable, bucket.with_utterances(1), choice, demand.rules)?,
@@ -145,16 +172,14 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         Ok(Self {
             traceable,
             demand,
-            traces: Mutex::new(traces),
+            traces,
             costs: Mutex::default(),
-            batches: Mutex::default(),
             in_use: Mutex::default(),
             envelopes: Mutex::default(),
             peaks: Mutex::default(),
             alone: Mutex::default(),
             beside: Mutex::default(),
             exceeded: Mutex::default(),
-            validation_traces: Mutex::default(),
             validations: Mutex::default(),
             parameters,
             weights,
@@ -209,22 +234,35 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Estimates the peak memory of a run with micro-batches of this `size` and the optimizer state `state`, whose GPU
     /// pages are large enough for an allocation of `page` bytes.
     pub(crate) fn peak(&self, size: Size, state: StateOption, page: Bytes) -> Result<Bytes, TraceError> {
-        cached(&self.peaks, (size, state, page), || self.peak_within(size, state, page, Bytes(u64::MAX)))
+        self.peak_up_to(size, state, page, Bytes(u64::MAX))
     }
 
     /// Returns whether [`peak`](Self::peak) is at most `budget`.
     pub(crate) fn fits(&self, size: Size, state: StateOption, page: Bytes, budget: Bytes) -> Result<bool, TraceError> {
+        Ok(self.peak_up_to(size, state, page, budget)? <= budget)
+    }
+
+    /// Estimates the same as [`peak`](Self::peak) if that is at most `limit`; otherwise a part of it that exceeds `limit`.
+    pub(crate) fn peak_up_to(
+        &self,
+        size: Size,
+        state: StateOption,
+        page: Bytes,
+        limit: Bytes,
+    ) -> Result<Bytes, TraceError> {
         let key = (size, state, page);
-        if let Some(peak) = self.peaks.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(*peak <= budget);
+        if let Some(&peak) = self.peaks.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(peak);
         }
-        if self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).get(&key).is_some_and(|more| *more > budget) {
-            return Ok(false);
+        if let Some(&part) = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+            && part > limit
+        {
+            return Ok(part);
         }
-        let peak = self.peak_within(size, state, page, budget)?;
-        let known = if peak <= budget { &self.peaks } else { &self.exceeded };
+        let peak = self.peak_within(size, state, page, limit)?;
+        let known = if peak <= limit { &self.peaks } else { &self.exceeded };
         known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, peak);
-        Ok(peak <= budget)
+        Ok(peak)
     }
 
     /// Estimates the same as [`peak`](Self::peak), but stops as soon as it exceeds `limit`, and then returns a part of it
@@ -233,7 +271,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         let (bucket, utterances, choice) = size;
         let (rules, step) = (self.demand.rules, self.step(bucket, utterances, state)?);
         if let Some(known) = self.known(bucket, choice)? {
-            return Ok(known.with_run((utterances, rules), |run| run.reserved_within(page, step, None, limit)));
+            let beside = Some(self.beside_pages(size, state)?);
+            return Ok(known.with_run((utterances, rules), beside, |run| run.reserved_within(page, step, None, limit)));
         }
         let trace = self.trace(bucket, utterances, choice)?;
         Ok(match rules {
@@ -248,7 +287,8 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             let (bucket, utterances, choice) = size;
             let (rules, step) = (self.demand.rules, self.step(bucket, utterances, state)?);
             if let Some(known) = self.known(bucket, choice)? {
-                return Ok(known.with_run((utterances, rules), |run| run.best_page(step, Bytes(u64::MAX))));
+                let beside = Some(self.beside_pages(size, state)?);
+                return Ok(known.with_run((utterances, rules), beside, |run| run.best_page(step, Bytes(u64::MAX))));
             }
             let page = match rules {
                 BackendRules::Flex { .. } => Bytes(0),
@@ -265,7 +305,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             let (bucket, utterances, choice) = size;
             let step = self.step(bucket, utterances, state)?;
             Ok(match self.known(bucket, choice)? {
-                Some(known) => known.with_run((utterances, self.demand.rules), |run| run.beside_pages(step)),
+                Some(known) => known.with_run((utterances, self.demand.rules), None, |run| run.beside_pages(step)),
                 None => Bytes(0),
             })
         })
@@ -347,7 +387,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// utterances and the optimizer keeps its state as in `state`.
     fn step(&self, bucket: BatchShape, utterances: u32, state: StateOption) -> Result<StepMemory, TraceError> {
         let demand = &self.demand;
-        let one = cached(&self.batches, bucket.with_utterances(1), || {
+        let one = cached(&self.traces.0.batches, bucket.with_utterances(1), || {
             batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)
         })?;
         let batch = Bytes(one.0 * u64::from(bucket.utterances));
@@ -372,7 +412,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
 
     /// Returns the trace that stands for all sizes of a bucket.
     fn known(&self, bucket: BatchShape, choice: Choice) -> Result<Known, TraceError> {
-        cached(&self.traces, (bucket, choice), || known(self.traceable, bucket, choice, self.demand.rules))
+        cached(&self.traces.0.steps, (bucket, choice), || known(self.traceable, bucket, choice, self.demand.rules))
     }
 
     /// Computes the peak memory of a run that trains with micro-batches of `size` and validates `utterances` utterances of
@@ -408,7 +448,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Returns the memory over time of validating `utterances` utterances of `bucket`.
     fn validation_timeline(&self, bucket: BatchShape, utterances: u32) -> Result<Timeline, TraceError> {
         let rules = self.demand.rules;
-        let known = cached(&self.validation_traces, bucket, || match rules {
+        let known = cached(&self.traces.0.validations, bucket, || match rules {
             BackendRules::Flex { .. } => Ok::<Known, TraceError>(None),
             BackendRules::Cube { .. } => {
                 Ok(trace_validation_of_any_number(self.traceable, bucket, rules)?.map(Arc::new))

@@ -32,20 +32,20 @@ pub(crate) fn page_for(bytes: Bytes, allocation: Bytes) -> Bytes {
 }
 
 /// Finds the page of at least `largest` and at most `allocation` bytes with which the least memory is `reserved`. Returns
-/// the page and that memory.
+/// the page and that memory. `reserved` has a limit beside the page: beyond it, any larger number will do.
 pub(crate) fn best_page<E>(
     (largest, allocation): (Bytes, Bytes),
-    mut reserved: impl FnMut(Bytes) -> Result<Bytes, E>,
+    mut reserved: impl FnMut(Bytes, Bytes) -> Result<Bytes, E>,
 ) -> Result<(Bytes, Bytes), E> {
     let filling = page_for(largest, allocation);
-    let filled = reserved(filling)?;
+    let filled = reserved(filling, Bytes(u64::MAX))?;
     let mut best: Option<(Bytes, Bytes)> = None;
     for count in COUNTS {
         let page = Bytes(filled.0 / count).min(allocation);
         if page <= filling {
             continue;
         }
-        let memory = reserved(page)?;
+        let memory = reserved(page, Bytes(u64::MAX))?;
         let found = shrunk((page, memory), filling, &mut reserved)?;
         if best.is_none_or(|(_, least)| (found.1.0 as f64) < least.0 as f64 * WORTHWHILE) {
             best = Some(found);
@@ -58,11 +58,11 @@ pub(crate) fn best_page<E>(
 }
 
 /// Makes `page`, with which `memory` is reserved, smaller as long as that takes less memory, but not smaller than
-/// `largest`. Returns the page and the memory.
+/// `largest`. Returns the page and the memory. `reserved` is as for [`best_page`].
 pub(crate) fn shrunk<E>(
     (mut page, mut memory): (Bytes, Bytes),
     largest: Bytes,
-    mut reserved: impl FnMut(Bytes) -> Result<Bytes, E>,
+    mut reserved: impl FnMut(Bytes, Bytes) -> Result<Bytes, E>,
 ) -> Result<(Bytes, Bytes), E> {
     for hundredths in SHRINK {
         loop {
@@ -70,7 +70,7 @@ pub(crate) fn shrunk<E>(
             if smaller >= page {
                 break;
             }
-            let less = reserved(smaller)?;
+            let less = reserved(smaller, memory.saturating_sub(Bytes(1)))?;
             if less >= memory {
                 break;
             }
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
 
     /// Reserves whole pages for `need` bytes, of which each page loses `lost`.
-    fn paged(need: u64, lost: u64) -> impl FnMut(Bytes) -> Result<Bytes, ()> {
-        move |page| Ok(Bytes(need.div_ceil(page.0 - lost) * page.0))
+    fn paged(need: u64, lost: u64) -> impl FnMut(Bytes, Bytes) -> Result<Bytes, ()> {
+        move |page, _| Ok(Bytes(need.div_ceil(page.0 - lost) * page.0))
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! waste less than many pages that one tensor fills.
 
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 
 use plimsoll_core::Bytes;
 
@@ -51,7 +52,8 @@ impl Trace {
     /// Calls `compute` with a run of this micro-batch.
     fn with_run<R>(&self, compute: impl FnOnce(&PoolRun<'_>) -> R) -> R {
         let (lives, sizes) = (Lives::new(&self.timeline), self.timeline.sizes());
-        compute(&PoolRun { lives: &lives, sizes: &sizes, parameters: &self.parameters, reads: self.reads })
+        let (parameters, reads) = (&self.parameters, self.reads);
+        compute(&PoolRun { lives: &lives, sizes: &sizes, parameters, reads, beside_pages: None })
     }
 
     /// Computes the most memory that the pools of CubeCL reserve in the first two steps of a run whose largest
@@ -126,13 +128,15 @@ pub(crate) struct PoolRun<'a> {
     pub(crate) parameters: &'a [u64],
     /// Number of reads from the device for which the loss waits.
     pub(crate) reads: u32,
+    /// Memory [beside the pages](Self::beside_pages) for larger tensors, if it is known: then only those are simulated.
+    pub(crate) beside_pages: Option<Bytes>,
 }
 
 impl PoolRun<'_> {
     /// Finds the page of at most `allocation` bytes with which the pools reserve the least memory, and that memory.
     pub(crate) fn best_page(&self, step: StepMemory, allocation: Bytes) -> (Bytes, Bytes) {
         let largest = Bytes(self.largest());
-        let reserved = |page| Ok::<_, Infallible>(self.reserved_within(page, step, None, Bytes(u64::MAX)));
+        let reserved = |page, limit| Ok::<_, Infallible>(self.reserved_within(page, step, None, limit));
         best_page((largest, allocation), reserved).unwrap_or_else(|never| match never {})
     }
 
@@ -150,15 +154,15 @@ impl PoolRun<'_> {
         validation: Option<&Timeline>,
         limit: Bytes,
     ) -> Bytes {
-        let outside = self.outside(step);
+        let outside = self.beside_pages.map_or_else(|| self.outside(step), |beside| beside.0);
         let limit = limit.0.saturating_sub(outside);
-        Bytes(self.simulated(page, step, validation, limit).most + outside)
+        let sizes = if self.beside_pages.is_some() { SMALL_MAX + 1..=u64::MAX } else { 0..=u64::MAX };
+        Bytes(self.simulated((page, sizes), step, validation, limit).most + outside)
     }
 
     /// Computes the memory beside the pages for larger tensors: the pages for small ones, and what is outside of the pools.
     pub(crate) fn beside_pages(&self, step: StepMemory) -> Bytes {
-        let run = self.simulated(Bytes(0), step, None, u64::MAX);
-        Bytes(run.pools.pools[0].pages.len() as u64 * SMALL_PAGE + self.outside(step))
+        Bytes(self.simulated((Bytes(0), 0..=SMALL_MAX), step, None, u64::MAX).most + self.outside(step))
     }
 
     /// Computes the memory outside of the pools.
@@ -167,11 +171,17 @@ impl PoolRun<'_> {
         OUTSIDE_POOLS + for_reads + step.workspace.0 + step.prefetch.0
     }
 
-    /// Simulates the pools until they exceed `limit`; see [`reserved_within`](Self::reserved_within).
-    fn simulated(&self, page: Bytes, step: StepMemory, validation: Option<&Timeline>, limit: u64) -> PoolSimulation {
-        let mut run = PoolSimulation { limit, ..PoolSimulation::default() };
-        let page = run.preallocate(page.0, self.largest());
-        run.pools.free(page);
+    /// Simulates the pools for allocations of `sizes` until they exceed `limit`; see
+    /// [`reserved_within`](Self::reserved_within).
+    fn simulated(
+        &self,
+        (page, sizes): (Bytes, RangeInclusive<u64>),
+        step: StepMemory,
+        validation: Option<&Timeline>,
+        limit: u64,
+    ) -> PoolSimulation {
+        let mut run = PoolSimulation::new(sizes, limit);
+        run.preallocate(page.0, self.largest());
         let weights = || self.lives.weights.iter().map(|&index| self.sizes[index as usize]);
         let first_weights = run.reserve_all(weights());
         let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
@@ -196,22 +206,32 @@ impl PoolRun<'_> {
 }
 
 /// Simulates the memory pools of CubeCL during a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PoolSimulation {
     pools: Pools,
     most: u64,
     /// Memory beyond which the rest of the run does not matter.
     limit: u64,
+    /// Sizes of the allocations that are simulated. All others are left out.
+    sizes: RangeInclusive<u64>,
     /// Positions of the allocations of a micro-batch; all `NONE` between micro-batches.
     slots: Vec<Slot>,
 }
 
 impl PoolSimulation {
-    /// Reserves an allocation of `page` bytes, or of `largest` bytes if that is more, so that all pages have its size.
-    fn preallocate(&mut self, page: u64, largest: u64) -> Slot {
+    fn new(sizes: RangeInclusive<u64>, limit: u64) -> Self {
+        Self { pools: Pools::default(), most: 0, limit, sizes, slots: Vec::new() }
+    }
+
+    /// Reserves and frees an allocation of `page` bytes, or of `largest` bytes if that is more, so that all pages have its
+    /// size.
+    fn preallocate(&mut self, page: u64, largest: u64) {
         let room = room(page).max(largest);
-        self.pools.spare = page.max(largest) - room;
-        self.reserve(room)
+        if self.sizes.contains(&room) {
+            self.pools.spare = page.max(largest) - room;
+            let page = self.reserve(room);
+            self.pools.free(page);
+        }
     }
 
     fn reserve(&mut self, size: u64) -> Slot {
@@ -221,7 +241,8 @@ impl PoolSimulation {
     }
 
     fn reserve_all(&mut self, sizes: impl IntoIterator<Item = u64>) -> Vec<Slot> {
-        sizes.into_iter().map(|size| self.reserve(size)).collect()
+        let simulated = self.sizes.clone();
+        sizes.into_iter().filter(|size| simulated.contains(size)).map(|size| self.reserve(size)).collect()
     }
 
     fn free_all(&mut self, slots: Vec<Slot>) {
@@ -245,6 +266,9 @@ impl PoolSimulation {
         slots.resize(sizes.len().max(slots.len()), Slot::NONE);
         for &change in &lives.changes {
             let (index, is_birth) = ((change / 2) as usize, change % 2 == 1);
+            if !self.sizes.contains(&sizes[index]) {
+                continue;
+            }
             if is_birth {
                 slots[index] = self.reserve(sizes[index]);
                 if self.most > self.limit {

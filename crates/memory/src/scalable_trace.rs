@@ -27,6 +27,9 @@ pub(crate) struct ScalableTrace {
     /// Cost that does not depend on the number of utterances, and cost of `utterances` utterances beyond it.
     costs: [Cost; 2],
     lives: Lives,
+    /// Bytes of each allocation that do not depend on the number of utterances, and bytes for each utterance. One of the two is
+    /// 0.
+    sizes: Vec<(u64, u64)>,
 }
 
 impl ScalableTrace {
@@ -52,7 +55,9 @@ impl ScalableTrace {
                 costs.iter_mut().zip(&parts).for_each(|(cost, part)| cost.add(part, 1.0));
             });
             let lives = Lives::new(&trace.timeline);
-            return Ok(Some(Self { trace, utterances, costs, lives }));
+            let parts = |size: u64| if grows(size) { (0, size / u64::from(utterances)) } else { (size, 0) };
+            let sizes = trace.timeline.allocations.iter().map(|one| parts(one.size.0)).collect();
+            return Ok(Some(Self { trace, utterances, costs, lives, sizes }));
         }
         Ok(None)
     }
@@ -77,17 +82,20 @@ impl ScalableTrace {
         &self.trace.timeline
     }
 
-    /// Calls `compute` with a run of micro-batches of `utterances` utterances.
+    /// Calls `compute` with a run of micro-batches of `utterances` utterances, whose memory beside the pages for larger tensors is
+    /// `beside_pages`, if that is known.
     pub(crate) fn with_run<R>(
         &self,
         (utterances, rules): (u32, BackendRules),
+        beside_pages: Option<Bytes>,
         compute: impl FnOnce(&PoolRun<'_>) -> R,
     ) -> R {
-        let alignment = rules.alignment() as u64;
-        let allocations = self.trace.timeline.allocations.iter();
-        let sizes = allocations.map(|one| self.scaled(one.size, utterances).next_multiple_of(alignment));
-        let (lives, sizes) = (&self.lives, sizes.collect::<Vec<u64>>());
-        compute(&PoolRun { lives, sizes: &sizes, parameters: &self.trace.parameters, reads: self.trace.reads })
+        let (alignment, utterances) = (rules.alignment() as u64, u64::from(utterances));
+        debug_assert!(alignment.is_power_of_two());
+        let aligned = |size: u64| (size + alignment - 1) & !(alignment - 1);
+        let sizes: Vec<u64> = self.sizes.iter().map(|(fixed, each)| aligned(fixed + each * utterances)).collect();
+        let (parameters, reads) = (&self.trace.parameters, self.trace.reads);
+        compute(&PoolRun { lives: &self.lives, sizes: &sizes, parameters, reads, beside_pages })
     }
 
     /// Makes the trace of `utterances` utterances.

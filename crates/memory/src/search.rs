@@ -7,6 +7,8 @@
 
 mod bucket;
 
+use std::cmp::Reverse;
+
 use plimsoll_core::{BatchShape, Bytes, Choice, Precision};
 
 use crate::backend::BackendRules;
@@ -297,8 +299,10 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
             return Ok(None);
         }
         let (page, peak) = match self.model.demand().rules {
-            BackendRules::Flex { .. } => (largest, self.peak_of(&all, largest)?),
-            BackendRules::Cube { .. } => best_page((largest, self.limit.allocation), |page| self.peak_of(&all, page))?,
+            BackendRules::Flex { .. } => (largest, self.peak_of(&all, largest, Bytes(u64::MAX))?),
+            BackendRules::Cube { .. } => {
+                best_page((largest, self.limit.allocation), |page, limit| self.peak_of(&all, page, limit))?
+            }
         };
         Ok((peak <= self.limit.budget).then_some((page, all)))
     }
@@ -310,21 +314,32 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
         if page.0 == u64::MAX {
             return Ok(largest);
         }
-        let (best, peak) = best_page((largest, self.limit.allocation), |page| self.peak_of(candidates, page))?;
+        let peak_of = |page, limit| self.peak_of(candidates, page, limit);
+        let (best, peak) = best_page((largest, self.limit.allocation), peak_of)?;
         if peak <= self.limit.budget {
             return Ok(best);
         }
         let least = page_for(largest, self.limit.allocation).min(page);
-        let found = shrunk((page, self.peak_of(candidates, page)?), least, |page| self.peak_of(candidates, page))?;
+        let found = shrunk((page, peak_of(page, Bytes(u64::MAX))?), least, peak_of)?;
         Ok(found.0)
     }
 
-    /// Computes the peak memory of all `candidates` with pages of `page` bytes.
-    fn peak_of(&self, candidates: &[Candidate], page: Bytes) -> Result<Bytes, TraceError> {
-        let mut most = Bytes(0);
+    /// Computes the peak memory of all `candidates` with pages of `page` bytes. Stops as soon as it exceeds `limit`, and then
+    /// returns a part of it that does.
+    fn peak_of(&self, candidates: &[Candidate], page: Bytes, limit: Bytes) -> Result<Bytes, TraceError> {
+        let mut sizes = Vec::with_capacity(candidates.len());
         for (&bucket, candidate) in self.buckets().iter().zip(candidates) {
             let size = (bucket, candidate.micro_batch, candidate.choice);
-            most = most.max(self.model.peak(size, self.state, page)?);
+            sizes.push((self.model.least(size, self.state)?, size));
+        }
+        // What takes the most memory exceeds the limit first.
+        sizes.sort_by_key(|&(least, _)| Reverse(least));
+        let mut most = Bytes(0);
+        for (_, size) in sizes {
+            most = most.max(self.model.peak_up_to(size, self.state, page, limit)?);
+            if most > limit {
+                break;
+            }
         }
         Ok(most)
     }

@@ -142,7 +142,7 @@ fn smallest_change<S: Traceable + Sync>(
     models: &[&MemoryModel<'_, S>],
 ) -> Result<Found, Failure> {
     let plans = |config: &RunConfig| -> Result<Option<Vec<Plan>>, Failure> {
-        let builder = DemandBuilder { config: config.clone(), ..builder.clone() };
+        let builder = builder.with_config(config.clone());
         let mut all = Vec::new();
         for (target, model) in targets.iter().zip(models) {
             let options = builder.as_written(target).options;

@@ -1,11 +1,14 @@
 //! Builds the request to the memory planner: the batch shapes, and the settings that the planner may change.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use plimsoll_audio::LogMel;
 use plimsoll_core::{BatchShape, Bytes, Grid};
 use plimsoll_data::SampleMeta;
 use plimsoll_memory::{
-    Demand, MemoryModel, Plan, PlanError, PlanOptions, StepMemory, TraceError, Traceable, does_not_fit, fastest_plan,
-    fits_at_all, plan_with,
+    Demand, MemoryModel, Plan, PlanError, PlanOptions, StepMemory, TraceError, Traceable, Traces, does_not_fit,
+    fastest_plan, fits_at_all, plan_with,
 };
 use plimsoll_speech::tts::LengthBounds;
 
@@ -47,7 +50,12 @@ pub struct DemandBuilder {
     pub model: ModelPlan,
     /// Shapes of whole batches, one for each utterance length that is planned.
     pub shapes: Vec<BatchShape>,
+    /// Traces of the models of shipped configurations, which a refusal tries for each budget.
+    shipped: ShippedTraces,
 }
+
+/// Traces of models, by the model and the backend.
+type ShippedTraces = Arc<Mutex<HashMap<String, Traces>>>;
 
 impl DemandBuilder {
     /// Makes the builder for a configuration without a corpus: the longest utterances and the vocabulary are the
@@ -91,7 +99,17 @@ impl DemandBuilder {
     fn of_replica(config: RunConfig, model: ModelPlan, shapes: Vec<BatchShape>) -> Self {
         let replicas = config.device.replicas.max(1);
         let part = |shape: BatchShape| shape.with_utterances(shape.utterances.div_ceil(replicas));
-        Self { shapes: shapes.into_iter().map(part).collect(), config, model: model.for_planning() }
+        Self::of_shapes(config, model, shapes.into_iter().map(part).collect())
+    }
+
+    /// Makes the builder for batches of `shapes`.
+    pub(crate) fn of_shapes(config: RunConfig, model: ModelPlan, shapes: Vec<BatchShape>) -> Self {
+        Self { config, model: model.for_planning(), shapes, shipped: ShippedTraces::default() }
+    }
+
+    /// Returns the same builder with other settings of the same model.
+    pub fn with_config(&self, config: RunConfig) -> Self {
+        Self { config, ..self.clone() }
     }
 
     /// Computes the demand on `target` with the configuration as it is written: the planner may choose what is `auto`.
@@ -167,7 +185,7 @@ impl DemandBuilder {
             let config = RunConfig { model, ..self.config.clone() };
             let plan = mapping::model(&config, self.model.features(), self.model.vocabulary());
             let model = plan.with_length_bounds(self.model.length_bounds()).for_planning();
-            Self { config, model, shapes: self.shapes.clone() }
+            Self { config, model, ..self.clone() }
         };
         let parameters = self.model.parameters();
         let shipped = shipped_models(self.config.task).into_iter().map(|(name, model)| (name, with_model(model)));
@@ -208,7 +226,10 @@ impl DemandBuilder {
         target: &Target,
         budget: Bytes,
     ) -> Result<bool, TraceError> {
-        let model = MemoryModel::new(model, self.as_written(target))?;
+        let demand = self.as_written(target);
+        let key = format!("{:?} {:?}", self.model, demand.rules);
+        let traces = self.shipped.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let model = MemoryModel::with_traces(model, demand, traces)?;
         fits_at_all(&model, &self.at_best(target), target.limit(budget))
     }
 }

@@ -39,7 +39,7 @@ impl StepPrediction {
         };
         let Some(bucket) = memory.plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
         let shapes = memory.plan.buckets.iter().map(|bucket| bucket.bucket).collect();
-        let builder = DemandBuilder { config: plan.config.clone(), model: plan.model.for_planning(), shapes };
+        let builder = DemandBuilder::of_shapes(plan.config.clone(), plan.model, shapes);
         let demand = builder.as_written(&target);
         let (rules, state) = (target.rules(), memory.plan.state);
         let (owners, operations) = match &builder.model {
