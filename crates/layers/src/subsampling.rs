@@ -8,6 +8,7 @@ use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
+use plimsoll_tape::transfer::send_queued;
 
 use crate::Lengths;
 
@@ -78,13 +79,20 @@ impl Subsampling {
         } else {
             x
         };
-        let convolved = |maps: Tensor<4>, layer: &Conv2d| {
+        let cast = |layer: &Conv2d| {
             let bias = layer.bias.as_ref().map(|bias| pass.to_compute_dtype(bias.val()));
+            (pass.to_compute_dtype(layer.weight.val()), bias)
+        };
+        let parameters: Vec<_> = self.layers.iter().map(cast).collect();
+        let maps = pass.to_compute_dtype(x).unsqueeze_dim::<4>(1);
+        // With the casts between the convolutions, a GPU would fuse nothing here, and keep more.
+        send_queued(&maps.device());
+        let convolved = |maps: Tensor<4>, (layer, (weight, bias)): (&Conv2d, (Tensor<4>, Option<Tensor<1>>))| {
             let options = ConvOptions::new([2, 2], [0, 0], [1, 1], 1);
             // Before the activation, which would turn NaN into zero.
-            relu(pass.observe(layer.weight.id, conv2d(maps, pass.to_compute_dtype(layer.weight.val()), bias, options)))
+            relu(pass.observe(layer.weight.id, conv2d(maps, weight, bias, options)))
         };
-        let maps = self.layers.iter().fold(pass.to_compute_dtype(x).unsqueeze_dim::<4>(1), convolved);
+        let maps = self.layers.iter().zip(parameters).fold(maps, convolved);
         let [b, c, t, f] = maps.dims();
         let y = pass.dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]));
         let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();

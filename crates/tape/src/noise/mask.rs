@@ -14,6 +14,7 @@ use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::capture::placeholder_ints;
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::simd::vectorized;
+use crate::transfer::send_queued;
 
 /// Dropout mask of one tensor, stored as the rule to draw it.
 #[derive(Clone, Debug)]
@@ -23,6 +24,17 @@ pub(crate) struct Mask {
     /// Index of the tensor's first row on the second-last axis of the whole sequence: a chunk of queries draws its part
     /// of the whole mask.
     first: usize,
+}
+
+/// What a device computes the values to drop from.
+struct Inputs {
+    /// Halves of the keys of the samples: `[samples, 1, 1]`.
+    low: Tensor<3, Int>,
+    high: Tensor<3, Int>,
+    /// Coordinates of the rows: `[1, rows, 1]`.
+    coordinates: Tensor<3, Int>,
+    /// Multiples for the columns: `[1, 1, columns]`.
+    columns: Tensor<3, Int>,
 }
 
 impl Mask {
@@ -97,8 +109,13 @@ impl Mask {
     /// Computes the boolean mask of the values that are dropped, for a tensor of `shape` on `device` (without autodiff). It
     /// equals the mask that is drawn on the CPU.
     ///
-    /// The device computes the keys of the rows from those of the samples, which are copied to it once for a pass.
     pub(super) fn drop_mask<const D: usize>(&self, shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
+        self.drawn_from(self.inputs(&shape, device), shape)
+    }
+
+    /// Returns what the values to drop in a tensor of `shape` are computed from. The device computes the keys of the rows from
+    /// those of the samples, which are copied to it once for a pass; all dropouts of a pass share them.
+    fn inputs(&self, shape: &[usize], device: &Device) -> Inputs {
         let Samples { keys, constants } = &*self.source.samples;
         let halves_of_keys = || {
             constants.get("sample keys", &[], device, || {
@@ -109,7 +126,7 @@ impl Mask {
         };
         let half = |half| halves_of_keys().narrow(0, half, 1).reshape([keys.len(), 1, 1]);
         let [low, high] = [0, 1].map(|index| constants.get("half of sample keys", &[index], device, || half(index)));
-        let (axes, width) = (&shape[1..D - 1], shape[D - 1]);
+        let (axes, width) = (&shape[1..shape.len() - 1], shape[shape.len() - 1]);
         // One copy from the host serves nearly all sizes.
         let most = axes.iter().map(|extent| self.first + extent).max().unwrap_or(0).max(width);
         let count = most.next_power_of_two().max(LEAST_NUMBERS);
@@ -118,6 +135,12 @@ impl Mask {
         let coordinates =
             constants.get("rows", &[&[self.first], axes].concat(), device, || self.row_coordinates_on(axes, &numbers));
         let columns = constants.get("columns", &[width], device, || multiples(&numbers, 0, width, GOLDEN));
+        Inputs { low, high, coordinates, columns }
+    }
+
+    /// Computes the values to drop from `inputs`.
+    fn drawn_from<const D: usize>(&self, inputs: Inputs, shape: [usize; D]) -> Tensor<D, Bool> {
+        let Inputs { low, high, coordinates, columns } = inputs;
         let place = halves(self.source.place).map(|half| half as i32);
         // Sums broadcast, and a GPU fuses them; an explicit `expand` would end its kernel.
         let (low, high) = (low.bitwise_xor_scalar(place[0]), high.add_scalar(place[1]));
@@ -137,8 +160,9 @@ impl Mask {
             return None;
         }
         let device = x.device().inner();
+        let inputs = self.inputs(&x.dims(), &device);
         send_queued(&device);
-        let drawn = self.drop_mask(x.dims(), &device);
+        let drawn = self.drawn_from(inputs, x.dims());
         send_queued(&device);
         Some(drawn)
     }
@@ -154,12 +178,6 @@ impl Mask {
         }
         rows
     }
-}
-
-/// Sends the operations that are queued for `device` to it, without waiting for their results.
-fn send_queued(device: &Device) {
-    // A device that has failed says so at the next read.
-    let _ = device.flush();
 }
 
 /// Smallest count of numbers that a device is sent.
