@@ -67,7 +67,7 @@ impl Traceable for SynthesizerConfig {
 
     /// Computes the loss, and speaks the texts, as the validation of a synthesizer does.
     fn validate(&self, task: &Synthesizer, batch: &TensorBatch) {
-        let _ = task.loss(batch, &Pass::plain());
+        let _ = task.loss(batch, &Pass::inference());
         task.trace_generation(batch);
     }
 }
@@ -85,7 +85,7 @@ impl Traceable for ParallelConfig {
 
     /// Computes the loss, and speaks the texts, as the validation of a synthesizer does.
     fn validate(&self, task: &ParallelSynthesizer, batch: &TensorBatch) {
-        let _ = task.loss(batch, &Pass::plain());
+        let _ = task.loss(batch, &Pass::inference());
         task.trace_generation(batch);
     }
 }

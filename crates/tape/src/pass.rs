@@ -1,6 +1,7 @@
 //! Settings of one forward pass: randomness, precision, rematerialization and attention chunks, passed from layer to
 //! layer.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use burn::module::ParamId;
@@ -10,6 +11,9 @@ use plimsoll_core::{Choice, Precision};
 
 use crate::observe::{Observed, observed};
 use crate::{Noise, PassObserver};
+
+/// Number of queries for which inference attends at a time.
+const INFERENCE_CHUNK: u32 = 256;
 
 /// Settings that each layer of a forward pass needs besides its input.
 ///
@@ -45,10 +49,16 @@ impl Pass {
         Self { observer: observer.map(Observed), ..self }
     }
 
-    /// Creates a pass without randomness, in fp32, without rematerialization and attention chunks: for validation,
-    /// decoding and examples.
+    /// Creates a pass without randomness, in fp32, without rematerialization and attention chunks: for decoding step by step,
+    /// for examples and for tests.
     pub fn plain() -> Self {
         Self::default()
+    }
+
+    /// Creates a plain pass that attends for 256 queries at a time: for validation and for the use of a model. Its memory grows
+    /// with the length of an input, not with the square of the length.
+    pub fn inference() -> Self {
+        Self::new(Choice { attention_chunk: NonZeroU32::new(INFERENCE_CHUNK), ..Choice::default() }, Noise::off())
     }
 
     /// Returns the precision, rematerialization and attention chunk of the pass.

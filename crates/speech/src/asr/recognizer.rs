@@ -116,7 +116,7 @@ impl Recognizer {
     /// When `search` needs a decoder and the model has none.
     pub fn recognize(&self, features: Tensor<3>, frame_lengths: &[u32], search: &Search) -> Vec<Vec<u32>> {
         let lengths = Lengths::new(frame_lengths.to_vec(), features.dims()[1]);
-        let pass = Pass::plain();
+        let pass = Pass::inference();
         let (encoded, _) = self.encode(features, &lengths, &pass);
         let logits = self.ctc_logits(&encoded, &pass);
         self.decode(&encoded, logits, search)
@@ -134,8 +134,8 @@ impl Recognizer {
         language: Option<&LanguageSearch>,
     ) -> (Vec<u32>, CtcScores) {
         let frames = features.dims()[1];
-        let (encoded, _) = self.encode(features, &Lengths::new(vec![frames as u32], frames), &Pass::plain());
-        let logits = self.ctc_logits(&encoded, &Pass::plain());
+        let (encoded, _) = self.encode(features, &Lengths::new(vec![frames as u32], frames), &Pass::inference());
+        let logits = self.ctc_logits(&encoded, &Pass::inference());
         let length = encoded.lengths.each()[0] as usize;
         let [_, _, v] = logits.dims();
         let values: Vec<f32> =
@@ -162,7 +162,7 @@ impl Recognizer {
     /// CTC logits, loss.
     pub(crate) fn encode_with_loss(&self, batch: &TensorBatch) -> (EncodedAudio, Tensor<3>, StepLoss) {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
-        let pass = Pass::plain();
+        let pass = Pass::inference();
         let (encoded, cut) = self.encode(batch.features.clone(), &lengths, &pass);
         let logits = self.ctc_logits(&encoded, &pass);
         let loss = self.combined_loss((&encoded, cut), logits.clone(), batch, &pass);
