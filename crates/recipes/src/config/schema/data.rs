@@ -38,8 +38,8 @@ section! {
         /// out.
         validation_manifest: Option<PathBuf> = None, Kind::Path;
         /// Share of the training utterances to hold out for validation if there is no `data.validation_manifest`; the share is
-        /// met approximately. With four or more known speakers, whole speakers are held out. Data that is added later moves
-        /// nothing from training to validation.
+        /// met approximately. With four or more known speakers, whole speakers are held out. Data that is added to a run moves nothing
+        /// from training to validation; a new run holds out speakers as soon as there are four.
         validation_share: f64 = 0.1, Kind::Number(Interval(Excluded(0.0), Excluded(0.9)));
         /// Effective batch size in utterances: the data of one optimizer step, on any device. With
         /// `training.gradient_accumulation_steps` it is the size of a micro-batch, and a step has as many of them. Default: 16,
