@@ -132,9 +132,17 @@ impl Mask {
         let count = most.next_power_of_two().max(LEAST_NUMBERS);
         let numbers =
             constants.get("numbers", &[count], device, || ints([1, 1, count], device, || (0..count as u32).collect()));
-        let coordinates =
-            constants.get("rows", &[&[self.first], axes].concat(), device, || self.row_coordinates_on(axes, &numbers));
+        let rows = [&[self.first], axes].concat();
+        let is_new = !constants.has("rows", &rows, device) || !constants.has("columns", &[width], device);
+        if is_new {
+            send_queued(device);
+        }
+        let coordinates = constants.get("rows", &rows, device, || self.row_coordinates_on(axes, &numbers));
         let columns = constants.get("columns", &[width], device, || multiples(&numbers, 0, width, GOLDEN));
+        if is_new {
+            // With what made them, a GPU would fuse nothing of the mask.
+            send_queued(device);
+        }
         Inputs { low, high, coordinates, columns }
     }
 

@@ -31,6 +31,15 @@ struct Constant {
     value: Box<dyn Any + Send + Sync>,
 }
 
+impl Constant {
+    /// Returns whether this is the constant `name` for `sizes` on `device`.
+    fn is(&self, name: &'static str, sizes: &[usize], device: &Device) -> bool {
+        // Equal devices may differ in autodiff, and tensors of both kinds do not mix.
+        let is_on = self.device == *device && self.device.is_autodiff() == device.is_autodiff();
+        self.name == name && self.sizes == sizes && is_on
+    }
+}
+
 impl Constants {
     /// Returns the constant `name` for `sizes` on `device`; if it is new, `make` makes it. `sizes` are all numbers on which
     /// the constant depends.
@@ -38,9 +47,7 @@ impl Constants {
     where
         T: Clone + Send + Sync + 'static,
     {
-        // Equal devices may differ in autodiff, and tensors of both kinds do not mix.
-        let is_on = |one: &Constant| one.device == *device && one.device.is_autodiff() == device.is_autodiff();
-        let is_it = |one: &&Constant| one.name == name && one.sizes == sizes && is_on(one);
+        let is_it = |one: &&Constant| one.is(name, sizes, device);
         let found = self.lock().iter().find(is_it).and_then(|one| one.value.downcast_ref::<T>().cloned());
         // Made without the lock, because `make` may need other constants. Two threads may both make it, alike.
         found.unwrap_or_else(|| {
@@ -49,6 +56,11 @@ impl Constants {
             self.lock().push(Constant { name, sizes: sizes.to_vec(), device: device.clone(), value: kept });
             value
         })
+    }
+
+    /// Returns whether the constant `name` for `sizes` on `device` was made before.
+    pub(crate) fn has(&self, name: &'static str, sizes: &[usize], device: &Device) -> bool {
+        self.lock().iter().any(|one| one.is(name, sizes, device))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Constant>> {
