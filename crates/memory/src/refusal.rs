@@ -26,7 +26,7 @@ pub(crate) fn refusal<S: Traceable + Sync>(
     if let PlanError::NothingFits { remedy, share, .. } = &mut error {
         *remedy = cheapest_remedy(model, options, limit, speed)?;
         if remedy.is_none() {
-            // Activations shrink with the width of the model too, so the share of all memory is a share that fits.
+            // Activations shrink less than the parameters, so a model with a larger share than that of all memory does not fit.
             let all = options.joined(&model.demand().remedies);
             // A model may not be computable in the other precisions.
             let all = PlanOptions { precisions: options.precisions.clone(), ..all };

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, fastest_plan, plan_with};
+use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, fastest_plan};
 
 use crate::environment;
 use crate::output::{ForceFlag, OutputFile};
@@ -181,8 +181,8 @@ fn smallest_change<S: Traceable + Sync>(
         return Ok(Ok(found));
     }
     for (target, model) in targets.iter().zip(models) {
-        let options = &builder.as_written(target).options;
-        if let Err(error) = plan_with(model, options, target.limit(target.budget(&builder.config)), &target.speed()) {
+        let plans = builder.plans(model, target, target.budget(&builder.config)).failed()?;
+        if let Err(error) = plans.as_written {
             return Ok(Err((target.clone(), error)));
         }
     }

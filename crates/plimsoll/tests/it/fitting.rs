@@ -185,6 +185,20 @@ fn optimize_keeps_the_effective_batch_of_accumulated_micro_batches() {
     assert_eq!(found["cards"][0]["plan"]["buckets"][0]["bucket"]["utterances"], 64, "{found}");
 }
 
+#[test]
+fn optimize_and_memtest_name_the_same_smaller_model() {
+    let dir = TestFolder::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/tts/normal.toml");
+    let advice = |command: &[&str]| {
+        let output = dir.run(&[command, &["--config", file, "--gpu", "4GiB"]].concat());
+        let text = format!("{}{}", output.stdout, output.stderr);
+        let line = text.lines().find(|line| line.contains("use the model of ")).map(str::to_string);
+        let line = line.unwrap_or_else(|| panic!("{text}"));
+        line.split_once("use the model of ").unwrap().1.to_string()
+    };
+    assert_eq!(advice(&["optimize", "--output", "less.toml"]), advice(&["memtest"]));
+}
+
 /// Checks that each shipped configuration of `task` for a size of memory fits the GPUs of that size.
 fn check_shipped(task: &str, tiers: &[(&str, &[&str])]) {
     let dir = TestFolder::new();
