@@ -121,7 +121,8 @@ impl Spread {
 fn bins(values: &[f64], end: f64) -> Vec<Bin> {
     let min = values[0];
     let width = round_up((end - min).max(1e-9) / BINS);
-    let first = (min / width).floor() * width;
+    // Of a single large value, the product may be above it by rounding.
+    let first = ((min / width).floor() * width).min(min);
     let count = (((end - first) / width).floor() as usize + 1).min(2 * BINS as usize);
     let mut bins: Vec<Bin> = (0..count)
         .map(|n| Bin { from: first + width * n as f64, to: first + width * (n + 1) as f64, count: 0 })
@@ -168,6 +169,12 @@ mod tests {
         assert_eq!(stats.character_counts, [(' ', 1), ('a', 3), ('b', 3)].into());
         assert_eq!((stats.seconds.median, stats.pace.min, stats.characters.max), (2.0, 0.5, 3.0));
         assert_eq!(CorpusStats::new(&Utterances::default()).seconds, Spread::default());
+    }
+
+    #[test]
+    fn first_bin_holds_a_large_value_alone() {
+        let spread = Spread::new(vec![57_714.936_223_483_74]);
+        assert!(spread.bins[0].from <= spread.min);
     }
 
     proptest! {
