@@ -50,8 +50,8 @@ pub enum SplitError {
 ///
 /// Each speaker or utterance is held out by a random number of its own, which follows from its name and `key` alone: it
 /// is held out if the number is below `share`. So data that is added never moves a speaker or an utterance from
-/// training to validation, as long as the unit stays. The price is that the held-out share is near `share` and not equal to it: of 300 speakers
-/// and a share of 0.05, 11 to 19 are held out in two of three corpora.
+/// training to validation, as long as the unit stays. The price is that the held-out share is near `share` and not equal
+/// to it: of 300 speakers and a share of 0.05, 11 to 19 are held out in two of three corpora.
 ///
 /// Neither side is empty. If no number is below `share`, the lowest number is held out; it can return to training when
 /// data is added. If all numbers are below `share`, the highest number stays in training. Only this one can move to

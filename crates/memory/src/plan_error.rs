@@ -144,7 +144,8 @@ pub enum PlanError {
         refused: Option<Box<RefusedTensor>>,
         /// The cheapest changes that would make the run fit; `None` if only a smaller model would.
         remedy: Option<Remedy>,
-        /// Share of the parameters, between 0 and 1, above which no model of this kind fits, if only a smaller model fits.
+        /// Share of the parameters, between 0 and 1, that a model has to stay below to fit, if only a smaller model does. A
+        /// model below it may still not fit.
         share: Option<f64>,
         /// Name of a smaller model that fits; `None` unless only a smaller model fits and the caller of the planner knows
         /// one.
@@ -163,7 +164,10 @@ impl PlanError {
             Self::NothingFits { remedy: Some(remedy), .. } => Some(remedy.to_string()),
             Self::NothingFits { smaller: Some(name), .. } => Some(format!("use the model of {name}")),
             Self::NothingFits { share: Some(share), .. } => {
-                Some(format!("use a smaller model: with more than {:.0} % of the parameters none fits", share * 100.0))
+                let percent = share * 100.0;
+                Some(format!(
+                    "use a model of fewer layers or a smaller width, with less than {percent:.0} % of the parameters"
+                ))
             }
             _ => None,
         }

@@ -175,7 +175,7 @@ impl MemoryProfile {
             owners: prediction
                 .map(|step| step.owners.iter().map(owner).chain(around(trial, step)).collect())
                 .unwrap_or_default(),
-            settings: pools.iter().flat_map(|_| settings.clone()).collect(),
+            settings: if pools.is_some() { settings } else { BTreeMap::new() },
             pools,
             by_step: trial.steps().filter_map(row).collect(),
         }
