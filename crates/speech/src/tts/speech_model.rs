@@ -194,7 +194,7 @@ impl SpeechTask for Synthesizer {
     fn evaluation_losses(&self, batch: &TensorBatch, key: Key) -> Vec<(&'static str, Tensor<1>)> {
         let prenet_noise = Noise::new(key, &batch.ids);
         let guided = self.config().loss.guide_weight > 0.0;
-        self.losses(&self.teacher_forced(batch, guided, &prenet_noise, &Pass::inference()))
+        self.losses(self.teacher_forced(batch, guided, &prenet_noise, &Pass::inference()))
     }
 }
 
@@ -244,7 +244,7 @@ impl SpeechModel for ParallelSynthesizer {
 
 impl SpeechTask for ParallelSynthesizer {
     fn evaluation_losses(&self, batch: &TensorBatch, _: Key) -> Vec<(&'static str, Tensor<1>)> {
-        self.losses(&self.aligned(batch, &Pass::inference()))
+        self.losses(self.aligned(batch, &Pass::inference()))
     }
 }
 

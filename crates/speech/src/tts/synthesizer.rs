@@ -160,19 +160,18 @@ impl Synthesizer {
     }
 
     /// Computes the sums of the weighted losses by name: `rough` (frames before the postnet), `fine` (after the
-    /// postnet), `stop` and `attention`. A step's loss counts once for each of its frames, so all sums are per frame.
-    pub fn losses(&self, output: &TeacherForcedOutput) -> Vec<(&'static str, Tensor<1>)> {
+    /// postnet), `stop` and `attention`. A step's loss counts once for each of its frames, so all sums are per frame. Takes
+    /// the output: what is dropped early need not be stored on a GPU.
+    pub fn losses(&self, output: TeacherForcedOutput) -> Vec<(&'static str, Tensor<1>)> {
         let (loss, r) = (&self.config.loss, self.config.reduction as f64);
-        let distance = |found: &Tensor<3>| {
-            mel_distance(found.clone(), output.target.clone(), &output.frame_lengths, loss.distance)
-        };
-        let stop =
-            stop_loss(output.stop_logits.clone(), &output.step_lengths, loss.stop_positive) * (r * loss.stop_weight);
-        let mut losses = vec![("rough", distance(&output.before_postnet)), ("stop", stop)];
+        let TeacherForcedOutput { before_postnet, after_postnet, target, frame_lengths, .. } = output;
+        let distance = |found, target| mel_distance(found, target, &frame_lengths, loss.distance);
+        let stop = stop_loss(output.stop_logits, &output.step_lengths, loss.stop_positive) * (r * loss.stop_weight);
+        let mut losses = vec![("rough", distance(before_postnet, target.clone())), ("stop", stop)];
         if self.postnet.is_some() {
-            losses.push(("fine", distance(&output.after_postnet)));
+            losses.push(("fine", distance(after_postnet, target)));
         }
-        losses.extend(output.attention_loss.clone().map(|sum| ("attention", sum * (r * loss.guide_weight))));
+        losses.extend(output.attention_loss.map(|sum| ("attention", sum * (r * loss.guide_weight))));
         losses
     }
 
@@ -233,7 +232,7 @@ impl Task for Synthesizer {
 
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         let guided = self.config.loss.guide_weight > 0.0;
-        let parts = self.losses(&self.teacher_forced(batch, guided, pass.noise(), pass));
+        let parts = self.losses(self.teacher_forced(batch, guided, pass.noise(), pass));
         let sum = parts.iter().map(|(_, part)| part.clone()).reduce(|sum, part| sum + part);
         StepLoss { parts, ..StepLoss::new(sum.expect("frames and stops are always compared")) }
     }

@@ -67,7 +67,7 @@ fn forward_and_gradients_match_pytorch() {
     }
     let durations = valid(output.log_durations.clone().unsqueeze_dim::<3>(2), output.token_lengths.each());
     close("durations", &durations, fixture.values("log_durations"), TOLERANCE);
-    for ((name, found), &expected) in model.losses(&output).into_iter().zip(fixture.values("parts")) {
+    for ((name, found), &expected) in model.losses(output).into_iter().zip(fixture.values("parts")) {
         close(name, &[found.into_scalar::<f32>()], &[expected], TOLERANCE);
     }
     gradients_agree(&model, model.loss(&tensors, &Pass::plain()).sum / model.weight(&batch), &fixture);

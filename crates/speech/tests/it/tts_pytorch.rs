@@ -86,7 +86,7 @@ fn forward_and_gradients_match_pytorch() {
     let r = config().reduction as f32;
     let parts = fixture.values("parts");
     let expected = [("rough", parts[0]), ("fine", parts[1]), ("stop", r * parts[2]), ("attention", r * parts[3])];
-    let losses = model.losses(&output);
+    let losses = model.losses(output);
     for (name, expected) in expected {
         let (_, found) = losses.iter().find(|(found, _)| *found == name).unwrap();
         close(name, &[found.clone().into_scalar::<f32>()], &[expected], TOLERANCE);

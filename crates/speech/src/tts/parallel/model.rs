@@ -142,15 +142,17 @@ impl ParallelSynthesizer {
     }
 
     /// Computes the sums of the weighted losses by name: `frames` (distance from the true frames), `prior` (distance
-    /// between the true frames and what their tokens expect) and `duration`.
-    pub fn losses(&self, output: &AlignedOutput) -> Vec<(&'static str, Tensor<1>)> {
+    /// between the true frames and what their tokens expect) and `duration`. Takes the output: what is dropped early need not
+    /// be stored on a GPU.
+    pub fn losses(&self, output: AlignedOutput) -> Vec<(&'static str, Tensor<1>)> {
         let loss = &self.config.loss;
-        let frames = mel_distance(output.frames.clone(), output.target.clone(), &output.frame_lengths, loss.distance);
-        let expected = output.frame_lengths.clear_padding(output.prior.clone() - output.target.clone());
+        let device = output.target.device();
+        let frames = mel_distance(output.frames, output.target.clone(), &output.frame_lengths, loss.distance);
+        let expected = output.frame_lengths.clear_padding(output.prior - output.target);
         let prior = expected.square().sum() * (loss.prior_weight / self.config.features as f64);
         let k = output.token_lengths.width();
-        let true_durations = output.durations.logarithms(k, &output.target.device());
-        let error = (output.log_durations.clone() - true_durations).unsqueeze_dim::<3>(2);
+        let true_durations = output.durations.logarithms(k, &device);
+        let error = (output.log_durations - true_durations).unsqueeze_dim::<3>(2);
         let duration = output.token_lengths.clear_padding(error).square().sum() * loss.duration_weight;
         vec![("frames", frames), ("prior", prior), ("duration", duration)]
     }
@@ -236,9 +238,10 @@ impl Task for ParallelSynthesizer {
 
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         let output = self.aligned(batch, pass);
-        let parts = self.losses(&output);
+        let reads = output.durations.reads;
+        let parts = self.losses(output);
         let sum = parts.iter().map(|(_, part)| part.clone()).reduce(|sum, part| sum + part);
         let sum = sum.expect("frames are always compared");
-        StepLoss { parts, reads: output.durations.reads, ..StepLoss::new(sum) }
+        StepLoss { parts, reads, ..StepLoss::new(sum) }
     }
 }
