@@ -1,5 +1,6 @@
 //! The backends whose memory use is modeled.
 
+use burn::tensor::DType;
 use plimsoll_tape::SimulatedDevice;
 use serde::Serialize;
 
@@ -65,6 +66,14 @@ impl BackendRules {
         match self {
             Self::Flex { .. } => SimulatedDevice::Cpu,
             Self::Cube { .. } => SimulatedDevice::Gpu,
+        }
+    }
+
+    /// Returns the bytes of a value of `dtype`. A recording for a GPU has truth values of four bytes, as Vulkan stores them.
+    pub(crate) fn width(self, dtype: DType) -> usize {
+        match (self, dtype) {
+            (Self::Cube { padded_rows: true, .. }, DType::Bool(_)) => 1,
+            _ => dtype.size(),
         }
     }
 

@@ -127,7 +127,9 @@ fn costs_nothing(operation: &OperationIr) -> bool {
         OperationIr::Init(_) | OperationIr::Drop(_) => true,
         _ => matches!(
             CustomOp::parse(operation),
-            Some(CustomOp::Mark(_) | CustomOp::Contiguous | CustomOp::Upload | CustomOp::Scratch { .. })
+            Some(
+                CustomOp::Mark(_) | CustomOp::Sent | CustomOp::Contiguous | CustomOp::Upload | CustomOp::Scratch { .. }
+            )
         ),
     }
 }

@@ -68,19 +68,22 @@ impl FusionGroup {
             // The slice is a view of its input.
         } else if let Some((input, out)) = overwritten(operation)
             && is_over(input.id)
-            && heap.can_reuse(input.id, out.shape.num_elements() * out.dtype.size())
+            && heap.can_reuse(input.id, out.shape.num_elements() * heap.rules().width(out.dtype))
         {
             heap.reuse(input.id, out);
         } else {
             let columns = if heap.has_columns() { workspace(operation, heap.rules()) } else { [0; 3] };
             let workspace = columns.map(|bytes| heap.scratch(bytes));
-            let output = |heap: &mut Heap, out: &TensorIr| match operation {
-                // A softmax is computed as reductions with fused kernels between them.
-                _ if is_reduction(operation) || matches!(operation, OperationIr::Activation(_)) => {
-                    heap.fresh(&out.shape, out.dtype.size())
+            let output = |heap: &mut Heap, out: &TensorIr| {
+                let width = heap.rules().width(out.dtype);
+                match operation {
+                    // A softmax is computed as reductions with fused kernels between them.
+                    _ if is_reduction(operation) || matches!(operation, OperationIr::Activation(_)) => {
+                        heap.fresh(&out.shape, width)
+                    }
+                    OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, width),
+                    _ => heap.output(&out.shape, width),
                 }
-                OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, out.dtype.size()),
-                _ => heap.output(&out.shape, out.dtype.size()),
             };
             let outputs: Vec<_> = operation.outputs().map(|out| (out, output(heap, out))).collect();
             for (output, value) in outputs {
@@ -123,14 +126,15 @@ impl FusionGroup {
             if is_over(tensor.id) {
                 continue;
             }
-            let size = tensor.shape.num_elements() * tensor.dtype.size();
+            let width = heap.rules().width(tensor.dtype);
+            let size = tensor.shape.num_elements() * width;
             // An output overwrites an input that is no longer needed, if it has the same size.
             if let Some(place) = free.iter().position(|&id| heap.can_reuse(id, size)) {
                 heap.reuse(free.swap_remove(place), &tensor);
             } else {
                 let value = match alone {
-                    Some(_) => heap.output(&tensor.shape, tensor.dtype.size()),
-                    None => heap.fresh(&tensor.shape, tensor.dtype.size()),
+                    Some(_) => heap.output(&tensor.shape, width),
+                    None => heap.fresh(&tensor.shape, width),
                 };
                 heap.give(&tensor, value);
             }

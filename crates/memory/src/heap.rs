@@ -242,7 +242,7 @@ impl Heap {
             }
             // The tensor is older than the recording; it counts from its first use.
             None => {
-                let width = tensor.dtype.size();
+                let width = self.rules.width(tensor.dtype);
                 let value = self.fresh(&tensor.shape, width);
                 let handle = self.share(&value);
                 self.tensors.insert(tensor.id, value);

@@ -195,11 +195,12 @@ pub(crate) fn replay_on(
     let is_lasting = |id: TensorId| lasting.contains(&id);
     let mut fusion = FusionGroup::default();
     for (index, operation) in operations.iter().enumerate() {
-        if let Some(CustomOp::Mark(name)) = CustomOp::parse(operation) {
+        let note = CustomOp::parse(operation);
+        if let Some(CustomOp::Mark(_) | CustomOp::Sent) = note {
             fusion.run(&mut heap, index, &last, &is_lasting);
-            phase = phase_of(name).or(phase);
-            if let Some(phase) = phase {
-                heap.enter(phase);
+            if let Some(CustomOp::Mark(name)) = note {
+                phase = phase_of(name).or(phase);
+                phase.into_iter().for_each(|phase| heap.enter(phase));
             }
             continue;
         }

@@ -7,6 +7,7 @@ use burn_autodiff::grads::Gradients;
 use std::marker::PhantomData;
 
 use crate::bridge::{PrimitiveBackend, on_backend};
+use crate::transfer::send_queued;
 
 /// Runs the backward pass of `loss` and returns the gradient of each parameter of `module` that has one.
 ///
@@ -16,6 +17,8 @@ use crate::bridge::{PrimitiveBackend, on_backend};
 /// If `loss` does not depend on a tensor that requires a gradient.
 pub fn backward<M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
     let device = loss.device();
+    // What computes the sums of a loss is not fused together with what computes their gradients.
+    send_queued(&device);
     on_backend!(&device, B => backward_on::<B, M>(loss, module))
 }
 

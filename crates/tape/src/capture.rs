@@ -1,10 +1,10 @@
 //! Captures: the operations that a training step would execute on a device, recorded without executing them.
 //!
 //! A capture device computes nothing and keeps no values, so a step of any size is recorded in milliseconds. It
-//! simulates either a GPU, for which all code is composed of Burn's operations, or the CPU, for which this crate has
-//! operations of its own. The operations of this crate are recorded as [`CustomOp`]s with the memory that they take.
+//! simulates either a GPU, for which this crate has a few kernels of its own, or the CPU, for which it has
+//! many operations. The operations of this crate are recorded as [`CustomOp`]s with the memory that they take.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
@@ -115,13 +115,16 @@ pub fn capture(
             set_dtypes(simulated, &device);
             let tape = device.clone().autodiff();
             let session = CaptureSession { anchor: Tensor::zeros([1], &tape), device: tape };
+            ANCHOR.replace((simulated == SimulatedDevice::Gpu).then(|| session.anchor.clone()));
             work(&session);
+            ANCHOR.take();
             scope.complete([], [])
         })
     };
     IS_CAPTURING.set(true);
     let captured = catch_unwind(AssertUnwindSafe(record));
     IS_CAPTURING.set(false);
+    ANCHOR.take();
     release_device(simulated, device);
     match captured {
         Ok(Ok(captured)) => Ok(captured.graph.operations),
@@ -163,6 +166,16 @@ pub fn is_capture_device(device: &Device) -> bool {
 
 thread_local! {
     static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
+    /// Tensor of the capture of a GPU on this thread, through which it is reached.
+    static ANCHOR: RefCell<Option<Tensor<1>>> = const { RefCell::new(None) };
+}
+
+/// Records that what is queued is sent, if this thread runs [`capture`] and the capture simulates a GPU.
+pub(crate) fn record_sending() {
+    let anchor = ANCHOR.with_borrow(Clone::clone);
+    if let Some(anchor) = anchor {
+        Capture::plain(anchor).client.register_op(custom("sent", "", Vec::new(), Vec::new(), 0));
+    }
 }
 
 /// Returns whether this thread runs [`capture`]. A panic on such a thread becomes a [`CaptureError`], and a panic hook
@@ -207,6 +220,8 @@ fn release_device(simulated: SimulatedDevice, device: Device) {
 pub enum CustomOp<'a> {
     /// Mark between two operations, with its name, such as the phase that begins here. [`CaptureSession::mark`] writes it.
     Mark(&'a str),
+    /// The operations so far are sent to the device, and none of them is fused with a later one.
+    Sent,
     /// Operation that makes the values of its input contiguous: the output is a copy if they are not contiguous,
     /// otherwise the input itself.
     Contiguous,
@@ -244,6 +259,7 @@ impl<'a> CustomOp<'a> {
         });
         match kind {
             "mark" => Some(Self::Mark(name)),
+            "sent" => Some(Self::Sent),
             "contiguous" => Some(Self::Contiguous),
             "make" => Some(Self::Make(name)),
             "upload" => Some(Self::Upload),
@@ -311,12 +327,28 @@ fn custom(kind: &str, name: &str, inputs: Vec<TensorIr>, outputs: Vec<TensorIr>,
 
 type Recorded = FloatTensor<Capture>;
 
+/// Records the operation `name` of a GPU, which reads `inputs` and creates tensors of the shapes and types `made`.
+pub(crate) fn record_kernel(name: &str, inputs: Vec<Recorded>, made: Vec<(Shape, DType)>) -> Vec<Recorded> {
+    record_typed("make", name, inputs, made, 0)
+}
+
 /// Records in the capture a `CustomOp` of the given kind (such as `make`) and name, which reads `inputs`, creates fp32
 /// tensors of `shapes` and uses `scratch` bytes of temporary memory. Returns the created tensors.
 fn record_custom(kind: &str, name: &str, inputs: Vec<Recorded>, shapes: Vec<Shape>, scratch: usize) -> Vec<Recorded> {
+    record_typed(kind, name, inputs, shapes.into_iter().map(|shape| (shape, DType::F32)).collect(), scratch)
+}
+
+/// The same as [`record_custom`] with tensors of other types.
+fn record_typed(
+    kind: &str,
+    name: &str,
+    inputs: Vec<Recorded>,
+    outputs: Vec<(Shape, DType)>,
+    scratch: usize,
+) -> Vec<Recorded> {
     let client = inputs.first().map(|tensor| tensor.client.clone()).expect("a custom operation has an input");
-    let fresh = |shape| TensorIr::uninit(client.create_empty_handle(), shape, DType::F32);
-    let outputs: Vec<TensorIr> = shapes.into_iter().map(fresh).collect();
+    let fresh = |(shape, dtype)| TensorIr::uninit(client.create_empty_handle(), shape, dtype);
+    let outputs: Vec<TensorIr> = outputs.into_iter().map(fresh).collect();
     let inputs = inputs.into_iter().map(Recorded::into_ir).collect();
     client.register(custom(kind, name, inputs, outputs, scratch))
 }
@@ -368,7 +400,8 @@ mod tests {
     }
 
     fn custom_ops(operations: &[OperationIr]) -> Vec<CustomOp<'_>> {
-        operations.iter().filter_map(CustomOp::parse).filter(|op| !matches!(op, CustomOp::Contiguous)).collect()
+        let is_note = |op: &CustomOp<'_>| matches!(op, CustomOp::Contiguous | CustomOp::Sent);
+        operations.iter().filter_map(CustomOp::parse).filter(|op| !is_note(op)).collect()
     }
 
     #[test]
@@ -389,6 +422,8 @@ mod tests {
     fn capture_of_a_gpu_has_only_operations_of_burn() {
         let operations = capture(SimulatedDevice::Gpu, step).unwrap();
         assert_eq!(custom_ops(&operations), [CustomOp::Mark("backward")]);
+        // Before the gradients are computed.
+        assert_eq!(operations.iter().filter_map(CustomOp::parse).filter(|op| *op == CustomOp::Sent).count(), 1);
         assert!(operations.len() > 30);
     }
 

@@ -166,19 +166,21 @@ impl Input {
     }
 }
 
-impl<B: HostBackend> MaybeTracked<B> {
-    fn new<const D: usize>(tensor: Tensor<D>) -> Self {
+impl<B: PrimitiveBackend> MaybeTracked<B> {
+    pub(crate) fn new<const D: usize>(tensor: Tensor<D>) -> Self {
         if tensor.is_autodiff() { Self::Tracked(B::tracked(tensor)) } else { Self::Plain(B::plain(tensor)) }
     }
 
-    fn plain(&self) -> FloatTensor<B> {
-        B::contiguous(match self {
+    /// Returns the tensor without autodiff.
+    pub(crate) fn primitive(&self) -> FloatTensor<B> {
+        match self {
             Self::Tracked(tensor) => tensor.clone().into_primitive(),
             Self::Plain(tensor) => tensor.clone(),
-        })
+        }
     }
 
-    fn tracked(self) -> FloatTensor<Autodiff<B>> {
+    /// Returns the tensor with autodiff; as a constant if it had none.
+    pub(crate) fn tracked(self) -> FloatTensor<Autodiff<B>> {
         match self {
             Self::Tracked(tensor) => tensor,
             Self::Plain(tensor) => <Autodiff<B> as AutodiffBackend>::from_inner(tensor),
@@ -211,7 +213,7 @@ fn run_on<B: HostBackend, Op: HostOp<N>, const N: usize, const D: usize>(
     inputs: [MaybeTracked<B>; N],
     shape: [usize; D],
 ) -> Tensor<D> {
-    let plain = inputs.each_ref().map(MaybeTracked::plain);
+    let plain = inputs.each_ref().map(|input| B::contiguous(input.primitive()));
     let forward = |values: &[&[f32]]| vec![op.forward(std::array::from_fn(|tensor| values[tensor]))];
     let output = B::compute(Op::NAME, &plain.each_ref(), vec![Shape::new(shape)], forward).remove(0);
     if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {

@@ -10,6 +10,7 @@ mod capture;
 mod fused;
 pub mod gpu;
 mod host;
+mod kernels;
 mod noise;
 mod observe;
 mod parameters;

@@ -1,10 +1,20 @@
 //! Depthwise convolution over time, without transposing the input.
 
+use std::marker::PhantomData;
+
 use burn::tensor::Tensor;
 use burn::tensor::module::conv1d;
 use burn::tensor::ops::ConvOptions;
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::tensor::FloatTensor;
+use burn_dispatch::backends::Capture;
 
-use crate::host::{HostOp, Input, is_host, run};
+use crate::bridge::{Family, family, runs_host_ops};
+use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
+use crate::kernels::KernelBackend;
 use crate::simd::vectorized;
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
@@ -25,8 +35,66 @@ pub fn depthwise(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> 
         let op = Depthwise { t, d, k };
         return run(op, [Input::new(x), Input::new(weight), Input::new(bias)], [b, t, d]);
     }
+    match family(&x.device()) {
+        #[cfg(feature = "cube")]
+        Family::Cube => on_gpu::<burn_dispatch::backends::Cube>(x, weight, bias),
+        Family::Capture if !runs_host_ops(&x.device()) => on_gpu::<Capture>(x, weight, bias),
+        Family::Flex | Family::Capture => composed(x, weight, bias),
+    }
+}
+
+/// The convolution as one of Burn's operations.
+fn composed(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> {
+    let [d, _, k] = weight.dims();
     let options = ConvOptions::new([1], [k / 2], [1], d);
     conv1d(x.swap_dims(1, 2), weight, Some(bias), options).swap_dims(1, 2)
+}
+
+/// The convolution with kernels of this crate. Burn's choice of kernels for the gradient of the weights depends on what
+/// tuning finds, and so does the memory that it takes: up to twice all values under the kernel.
+fn on_gpu<B: KernelBackend>(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> {
+    let inputs = [MaybeTracked::<B>::new(x), MaybeTracked::new(weight), MaybeTracked::new(bias)];
+    let [x, weight, bias] = inputs.each_ref().map(MaybeTracked::primitive);
+    let output = B::depthwise(x.clone(), weight.clone(), bias);
+    if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
+        return B::from_plain(output);
+    }
+    let nodes = inputs.map(|input| input.tracked().node());
+    let step = DepthwiseStep::<B>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
+    B::from_tracked(match step {
+        OpsKind::Tracked(step) => step.finish((x, weight), output),
+        OpsKind::UnTracked(step) => step.finish(output),
+    })
+}
+
+#[derive(Debug)]
+struct DepthwiseStep<B>(PhantomData<B>);
+
+impl<B: KernelBackend> Backward<B, 3> for DepthwiseStep<B> {
+    type State = (FloatTensor<B>, FloatTensor<B>);
+
+    fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let grad_output = gradients.consume::<B>(&ops.node);
+        let (x, weight) = ops.state;
+        let [for_x, for_weight, for_bias] = ops.parents;
+        let weights: Tensor<3> = B::from_plain(weight.clone());
+        let ([d, _, k], dtype) = (weights.dims(), weights.dtype());
+        if let Some(parent) = for_x {
+            gradients.register::<B>(parent.id, B::depthwise_back(grad_output.clone(), weight));
+        }
+        if for_weight.is_none() && for_bias.is_none() {
+            return;
+        }
+        let sums: Tensor<3> = B::from_plain(B::depthwise_sums(x, grad_output, k));
+        let sums = sums.sum_dim(0).reshape([k + 1, d]);
+        if let Some(parent) = for_weight {
+            let taps = sums.clone().narrow(0, 0, k).swap_dims(0, 1).reshape([d, 1, k]);
+            gradients.register::<B>(parent.id, B::plain(taps.cast(dtype)));
+        }
+        if let Some(parent) = for_bias {
+            gradients.register::<B>(parent.id, B::plain(sums.narrow(0, k, 1).reshape([d]).cast(dtype)));
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -132,41 +200,69 @@ fn multiply_add(sum: &mut [f32], a: &[f32], b: &[f32]) {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::{Device, TensorData};
+    use burn::tensor::{DType, Device, TensorData};
     use plimsoll_core::Key;
 
     use super::*;
 
-    fn tensor<const D: usize>(shape: [usize; D], key: u64) -> Tensor<D> {
-        let count = shape.iter().product::<usize>() as u64;
-        let values: Vec<f32> = (0..count).map(|i| Key::new(key).at(i).unit() as f32 - 0.5).collect();
-        Tensor::from_data(TensorData::new(values, shape), &Device::flex().autodiff()).require_grad()
+    type Convolve = fn(Tensor<3>, Tensor<3>, Tensor<1>) -> Tensor<3>;
+
+    /// Returns the result of `convolve` on `device` and the gradients of its three inputs.
+    fn all(convolve: Convolve, [b, t, d, k]: [usize; 4], dtype: DType, device: &Device) -> [Vec<f32>; 4] {
+        let on_device = |values: Vec<f32>| Tensor::<1>::from_data(TensorData::from(values.as_slice()), device);
+        let leaf = |x: Tensor<1>| x.cast(dtype).require_grad();
+        let x = leaf(on_device(values(b * t * d, 1)));
+        let w = leaf(on_device(values(d * k, 2)));
+        let bias = leaf(on_device(values(d, 3)));
+        let y = convolve(x.clone().reshape([b, t, d]), w.clone().reshape([d, 1, k]), bias.clone());
+        let grads = (y.clone().cast(DType::F32).square().sum() / (b * t) as f32).backward();
+        let read = |tensor: Tensor<1>| tensor.cast(DType::F32).into_data().try_into_vec::<f32>().unwrap();
+        let gradients = [x, w, bias].map(|input| read(input.grad(&grads).unwrap()));
+        let [grad_x, grad_w, grad_bias] = gradients;
+        [read(y.reshape([b * t * d])), grad_x, grad_w, grad_bias]
     }
 
-    fn composed(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> {
-        let [d, _, k] = weight.dims();
-        let options = ConvOptions::new([1], [k / 2], [1], d);
-        conv1d(x.swap_dims(1, 2), weight, Some(bias), options).swap_dims(1, 2)
+    fn values(count: usize, key: u64) -> Vec<f32> {
+        (0..count as u64).map(|i| Key::new(key).at(i).unit() as f32 - 0.5).collect()
+    }
+
+    fn assert_close(ours: &[Vec<f32>; 4], theirs: &[Vec<f32>; 4], tolerance: f32, case: [usize; 4]) {
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            assert_eq!(ours.len(), theirs.len());
+            for (a, b) in ours.iter().zip(theirs) {
+                assert!((a - b).abs() < tolerance, "b, t, d, k = {case:?}: {a} {b}");
+            }
+        }
     }
 
     #[test]
     fn values_and_gradients_equal_those_of_a_grouped_convolution() {
-        for (t, k) in [(9, 5), (2, 7), (1, 15), (12, 1)] {
-            let all = |f: fn(Tensor<3>, Tensor<3>, Tensor<1>) -> Tensor<3>| {
-                let (x, w, b) = (tensor([2, t, 6], 1), tensor([6, 1, k], 2), tensor([6], 3));
-                let y = f(x.clone(), w.clone(), b.clone());
-                let grads = (y.clone() * y.clone()).sum().backward();
-                let grad_x = x.grad(&grads).unwrap().into_data();
-                let grad_w = w.grad(&grads).unwrap().into_data();
-                let grad_b = b.grad(&grads).unwrap().into_data();
-                [y.into_data(), grad_x, grad_w, grad_b].map(|data| data.try_into_vec::<f32>().unwrap())
+        let device = Device::flex().autodiff();
+        for case in [[2, 9, 6, 5], [2, 2, 6, 7], [2, 1, 6, 15], [2, 12, 6, 1]] {
+            let both = [depthwise, composed].map(|convolve| all(convolve, case, DType::F32, &device));
+            assert_close(&both[0], &both[1], 1e-5, case);
+        }
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn device_kernels_equal_the_operations_of_the_cpu() {
+        let cpu = Device::flex().autodiff();
+        let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
+        let segment = crate::kernels::SEGMENT_FRAMES;
+        let cases = [[2, 9, 6, 5], [3, 1, 33, 15], [1, 2 * segment + 1, 40, 31], [2, segment, 64, 7], [2, 5, 8, 1]];
+        for case in cases {
+            let expected = all(depthwise, case, DType::F32, &cpu);
+            assert_close(&all(depthwise, case, DType::F32, &gpu), &expected, 2e-5, case);
+            assert_close(&all(depthwise, case, DType::F16, &gpu), &expected, 2e-2, case);
+            // Another layout: the frames of a channel lie beside each other in memory.
+            let turned: Convolve = |x, weight, bias| {
+                let [b, t, d] = x.dims();
+                depthwise(x.reshape([b, d, t]).swap_dims(1, 2), weight, bias)
             };
-            for (ours, theirs) in all(depthwise).iter().zip(&all(composed)) {
-                assert_eq!(ours.len(), theirs.len());
-                for (a, b) in ours.iter().zip(theirs) {
-                    assert!((a - b).abs() < 1e-5, "t {t}, k {k}: {a} {b}");
-                }
-            }
+            let [ours, theirs] = [&gpu, &cpu].map(|device| all(turned, case, DType::F32, device));
+            assert_close(&ours, &theirs, 2e-5, case);
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with its own buffer and with
 //! the scalar exponential of the C library. The functions of this module take one pass forward and one pass backward,
-//! with the widest instructions of the processor. On all other devices they are composed of Burn's operations: a GPU
-//! backend fuses these operations, and a capture device records what the GPU backend would execute.
+//! with the widest instructions of the processor. On a GPU, layer norm and depthwise convolution have kernels of this
+//! crate. All others are composed of Burn's operations there, which a GPU backend fuses. A capture device records what the
+//! GPU backend would execute.
 
 mod activation;
 mod chunked;

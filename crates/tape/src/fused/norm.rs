@@ -7,10 +7,13 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
+use burn_dispatch::backends::Capture;
 
-use crate::bridge::{PrimitiveBackend, on_backend};
-use crate::host::{HostOp, Input, is_host, run};
+use crate::bridge::{Family, family, runs_host_ops};
+use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
+use crate::kernels::KernelBackend;
 use crate::simd::{sum, vectorized};
 
 /// Normalizes each row of `x` (its last axis) to mean zero and variance one, then multiplies by `scale` and adds
@@ -31,74 +34,77 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<
         let op = LayerNorm { width, epsilon: epsilon as f32 };
         return run(op, [Input::new(x), Input::new(scale), Input::new(shift)], shape);
     }
-    if !(x.is_autodiff() && scale.is_autodiff() && shift.is_autodiff()) {
-        let (mean, inverse) = moments_of_rows(&x, epsilon);
-        return (x - mean) * inverse * scale.unsqueeze() + shift.unsqueeze();
-    }
     let device = x.device();
-    on_backend!(&device, B => on_device::<B, D>(x, scale, shift, epsilon))
+    let rows: usize = shape[..D - 1].iter().product();
+    let of_three = |x: Tensor<D>| match D {
+        3 => x.reshape([shape[0], shape[1], width]),
+        _ => x.reshape([1, rows, width]),
+    };
+    match family(&device) {
+        #[cfg(feature = "cube")]
+        Family::Cube => {
+            on_gpu::<burn_dispatch::backends::Cube>(of_three(x), scale, shift, epsilon as f32).reshape(shape)
+        }
+        Family::Capture if !runs_host_ops(&device) => {
+            on_gpu::<Capture>(of_three(x), scale, shift, epsilon as f32).reshape(shape)
+        }
+        Family::Flex | Family::Capture => composed(x, scale, shift, epsilon),
+    }
 }
 
-/// Computes the mean of each row, and one over its standard deviation.
-fn moments_of_rows<const D: usize>(x: &Tensor<D>, epsilon: f64) -> (Tensor<D>, Tensor<D>) {
+/// Layer norm of Burn's operations.
+fn composed<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<D> {
     let mean = x.clone().mean_dim(D - 1);
-    let variance = (x.clone() - mean.clone()).square().mean_dim(D - 1);
-    (mean, (variance + epsilon).sqrt().recip())
+    let centered = x - mean;
+    let variance = centered.clone().square().mean_dim(D - 1);
+    centered / (variance + epsilon).sqrt() * scale.unsqueeze() + shift.unsqueeze()
 }
 
-/// Computes layer norm as one operation of the tape, which keeps its input and the moments of the rows. Composed of Burn's
-/// operations, its backward pass would be some forty kernels, and would keep three tensors of the size of the input.
-fn on_device<B: PrimitiveBackend, const D: usize>(
-    x: Tensor<D>,
-    scale: Tensor<1>,
-    shift: Tensor<1>,
-    epsilon: f64,
-) -> Tensor<D> {
-    let (x, node) = B::tracked(x).into_parts();
-    let (scale, scale_node) = B::tracked(scale).into_parts();
-    let (shift, shift_node) = B::tracked(shift).into_parts();
-    let (x, scale): (Tensor<D>, Tensor<1>) = (B::from_plain(x), B::from_plain(scale));
-    let (mean, inverse) = moments_of_rows(&x, epsilon);
-    let shift = B::from_plain::<1>(shift);
-    let y = (x.clone() - mean.clone()) * inverse.clone() * scale.clone().unsqueeze() + shift.unsqueeze();
-    let kept = [B::plain(x), B::plain(mean), B::plain(inverse), B::plain(scale)];
-    let nodes = [node, scale_node, shift_node];
-    let step = DeviceStep::<B, D>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
+/// Layer norm as one operation of the tape with kernels of this crate: it keeps its input and the moments of the rows.
+/// Composed of Burn's operations, its backward pass would be some forty kernels, and would keep three tensors of the size of
+/// the input; how many of them are fused, and what they store between them, depends on what is queued beside them.
+fn on_gpu<B: KernelBackend>(x: Tensor<3>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f32) -> Tensor<3> {
+    let inputs = [MaybeTracked::<B>::new(x), MaybeTracked::new(scale), MaybeTracked::new(shift)];
+    let [x, scale, shift] = inputs.each_ref().map(MaybeTracked::primitive);
+    let (output, moments) = B::norm_rows(x.clone(), scale.clone(), shift, epsilon);
+    if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
+        return B::from_plain(output);
+    }
+    let nodes = inputs.map(|input| input.tracked().node());
+    let step = GpuStep::<B>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     B::from_tracked(match step {
-        OpsKind::Tracked(step) => step.finish(kept, B::plain(y)),
-        OpsKind::UnTracked(step) => step.finish(B::plain(y)),
+        OpsKind::Tracked(step) => step.finish([x, moments, scale], output),
+        OpsKind::UnTracked(step) => step.finish(output),
     })
 }
 
 #[derive(Debug)]
-struct DeviceStep<B, const D: usize>(PhantomData<B>);
+struct GpuStep<B>(PhantomData<B>);
 
-impl<B: PrimitiveBackend, const D: usize> Backward<B, 3> for DeviceStep<B, D> {
-    /// Input, mean and inverse deviation of the rows, scale.
-    type State = [FloatTensor<B>; 4];
+impl<B: KernelBackend> Backward<B, 3> for GpuStep<B> {
+    /// Input, moments of the rows, scale.
+    type State = [FloatTensor<B>; 3];
 
     fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let grad_output: Tensor<D> = B::from_plain(gradients.consume::<B>(&ops.node));
-        let [x, mean, inverse, scale] = ops.state;
-        let (x, mean, inverse): (Tensor<D>, Tensor<D>, Tensor<D>) =
-            (B::from_plain(x), B::from_plain(mean), B::from_plain(inverse));
-        let width = x.dims()[D - 1];
-        let normed = (x - mean) * inverse.clone();
-        let along_rows = |values: Tensor<D>| values.reshape([-1, width as i32]).sum_dim(0).reshape([width]);
-        let [x_parent, scale_parent, shift_parent] = ops.parents;
-        if let Some(parent) = x_parent {
-            // Its mean and its component along the normalized row do not change the output.
-            let gradient = grad_output.clone() * B::from_plain::<1>(scale).unsqueeze();
-            let flat = gradient.clone().mean_dim(D - 1);
-            let along = (gradient.clone() * normed.clone()).mean_dim(D - 1);
-            let gradient = (gradient - flat - normed.clone() * along) * inverse;
-            gradients.register::<B>(parent.id, B::plain(gradient));
+        let grad_output = gradients.consume::<B>(&ops.node);
+        let [x, moments, scale] = ops.state;
+        let dtype = scale.dtype();
+        let [for_x, for_scale, for_shift] = ops.parents;
+        if let Some(parent) = for_x {
+            let found = B::norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale);
+            gradients.register::<B>(parent.id, found);
         }
-        if let Some(parent) = scale_parent {
-            gradients.register::<B>(parent.id, B::plain(along_rows(grad_output.clone() * normed)));
+        if for_scale.is_none() && for_shift.is_none() {
+            return;
         }
-        if let Some(parent) = shift_parent {
-            gradients.register::<B>(parent.id, B::plain(along_rows(grad_output)));
+        let sums: Tensor<3> = B::from_plain(B::norm_rows_sums(grad_output, x, moments));
+        let [_, _, d] = sums.dims();
+        let sums = sums.sum_dim(0).reshape([2, d]);
+        for (row, parent) in [(0, for_scale), (1, for_shift)] {
+            if let Some(parent) = parent {
+                let row = sums.clone().narrow(0, row, 1).reshape([d]).cast(dtype);
+                gradients.register::<B>(parent.id, B::plain(row));
+            }
         }
     }
 }
@@ -205,6 +211,33 @@ mod tests {
             };
             for (ours, theirs) in results(true).iter().zip(&results(false)) {
                 ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 2e-4));
+            }
+        }
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn device_kernels_equal_the_operations_of_the_cpu() {
+        let cpu = Device::flex().autodiff();
+        let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
+        let all = |[b, t, d]: [usize; 3], device: &Device| {
+            let leaf = |key| tensor([d], key, device).require_grad();
+            let (x, scale, shift) = (tensor([b, t, d], 1, device).require_grad(), leaf(2), leaf(3));
+            // Once as it is and once in another layout and with another rank: channels before frames in memory.
+            let turned = x.clone().reshape([b, d, t]).swap_dims(1, 2).unsqueeze::<4>();
+            let y = layer_norm(x.clone(), scale.clone(), shift.clone(), 1e-5);
+            let turned = layer_norm(turned, scale.clone(), shift.clone(), 1e-5).squeeze_dim::<3>(0);
+            let loss = (y.clone() * tensor([b, t, d], 4, device)).sum() + (turned * tensor([b, t, d], 5, device)).sum();
+            let grads = (loss / (b * t) as f32).backward();
+            let of_parameters = [scale, shift].map(|leaf| leaf.grad(&grads).unwrap().into_data());
+            let [scale, shift] = of_parameters;
+            [y.into_data(), x.grad(&grads).unwrap().into_data(), scale, shift]
+        };
+        let segment = crate::kernels::NORM_SEGMENT_ROWS;
+        for shape in [[3, 2, 1], [1, 2 * segment + 1, 5], [2, segment, 80], [5, 9, 64], [2, 3, 700]] {
+            for (ours, theirs) in all(shape, &gpu).iter().zip(&all(shape, &cpu)) {
+                ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 1e-4));
             }
         }
     }

@@ -14,6 +14,7 @@ pub use pending_read::PendingRead;
 /// Burn fuses what is queued. Some mixtures it does not fuse at all, such as a cast of parameters between two convolutions: it
 /// computes each operation by itself, and keeps what lies between them. What is sent before and after is fused by itself.
 pub fn send_queued(device: &Device) {
+    crate::capture::record_sending();
     // A device that has failed says so at the next read.
     let _ = device.clone().inner().flush();
 }

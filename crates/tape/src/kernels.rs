@@ -1,0 +1,131 @@
+//! Operations that a GPU computes with kernels of this crate, and a capture device records.
+
+use burn::tensor::{DType, Shape};
+use burn_backend::TensorMetadata;
+use burn_backend::tensor::FloatTensor;
+use burn_dispatch::backends::Capture;
+
+use crate::bridge::PrimitiveBackend;
+use crate::capture::record_kernel;
+
+#[cfg(feature = "cube")]
+mod cube;
+#[cfg(feature = "cube")]
+mod depthwise;
+#[cfg(feature = "cube")]
+mod norm;
+
+/// Frames of an utterance that one thread adds up for the gradient of weights. A segment ends with its utterance.
+pub(crate) const SEGMENT_FRAMES: usize = 256;
+
+/// Rows that one thread adds up for the gradients of scale and shift of layer norm. A segment ends with its sample.
+pub(crate) const NORM_SEGMENT_ROWS: usize = 64;
+
+// Shapes: b batch, t frames, d channels, k frames of the kernel.
+
+/// Backend with the operations of this module.
+pub(crate) trait KernelBackend: PrimitiveBackend {
+    /// Convolves `x` `[b, t, d]` over time with `weight` `[d, 1, k]`, one kernel per channel, and adds `bias` `[d]`.
+    fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Computes the gradient of the input of a depthwise convolution from `grad_output` `[b, t, d]`.
+    fn depthwise_back(grad_output: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Computes the gradients of the weights and the bias of a depthwise convolution as fp32 sums over
+    /// [segments](SEGMENT_FRAMES): `[segments, k + 1, d]`, with the sums of the bias in the last row.
+    fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self>;
+
+    /// Normalizes the rows of `x` `[b, t, d]`, multiplies them by `scale` `[d]` and adds `shift` `[d]`. Returns the result
+    /// and the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation.
+    fn norm_rows(
+        x: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Computes the gradient of the input of a layer norm from `grad_output` `[b, t, d]`, the input and its moments.
+    fn norm_rows_back(
+        grad_output: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// Computes the gradients of scale and shift of a layer norm as fp32 sums over [segments](NORM_SEGMENT_ROWS):
+    /// `[segments, 2, d]`.
+    fn norm_rows_sums(
+        grad_output: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+}
+
+/// Returns the shape of the sums over segments for an input of shape `x` and a kernel of `taps` frames.
+pub(crate) fn sums_shape(x: &Shape, taps: usize) -> Shape {
+    Shape::new([x[0] * x[1].div_ceil(SEGMENT_FRAMES), taps + 1, x[2]])
+}
+
+/// Returns the shape of the moments of a layer norm for an input of shape `x`.
+pub(crate) fn moments_shape(x: &Shape) -> Shape {
+    Shape::new([x[0], x[1], 2])
+}
+
+/// Returns the shape of the sums over segments of a layer norm for an input of shape `x`.
+pub(crate) fn norm_sums_shape(x: &Shape) -> Shape {
+    Shape::new([x[0] * x[1].div_ceil(NORM_SEGMENT_ROWS), 2, x[2]])
+}
+
+/// Returns the type of addresses that reach all values of `tensors`.
+#[cfg(feature = "cube")]
+fn address_of(tensors: &[&burn_cubecl::tensor::CubeTensor]) -> burn_cubecl::cubecl::prelude::AddressType {
+    tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
+}
+
+impl KernelBackend for Capture {
+    fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
+        let made = vec![(x.shape(), x.dtype())];
+        record_kernel("depthwise", vec![x, weight, bias], made).remove(0)
+    }
+
+    fn depthwise_back(grad_output: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
+        let made = vec![(grad_output.shape(), grad_output.dtype())];
+        record_kernel("depthwise", vec![grad_output, weight], made).remove(0)
+    }
+
+    fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self> {
+        let made = vec![(sums_shape(&x.shape(), taps), DType::F32)];
+        record_kernel("depthwise", vec![x, grad_output], made).remove(0)
+    }
+
+    fn norm_rows(
+        x: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        _: f32,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let outputs = vec![(x.shape(), x.dtype()), (moments_shape(&x.shape()), DType::F32)];
+        let mut made = record_kernel("layer_norm", vec![x, scale, shift], outputs).into_iter();
+        let mut next = || made.next().expect("two tensors are made");
+        (next(), next())
+    }
+
+    fn norm_rows_back(
+        grad_output: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let made = vec![(x.shape(), x.dtype())];
+        record_kernel("layer_norm", vec![grad_output, x, moments, scale], made).remove(0)
+    }
+
+    fn norm_rows_sums(
+        grad_output: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let made = vec![(norm_sums_shape(&x.shape()), DType::F32)];
+        record_kernel("layer_norm", vec![grad_output, x, moments], made).remove(0)
+    }
+}

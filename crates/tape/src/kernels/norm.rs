@@ -1,0 +1,268 @@
+//! Kernels of layer norm over the rows of a tensor.
+//!
+//! They read tensors of any layout and allocate nothing but their results. Sums are in fp32.
+
+use burn::tensor::{DType, Shape};
+use burn_backend::TensorMetadata;
+use burn_backend::cubecl::dtype_to_storage_type;
+use burn_cubecl::cubecl;
+use burn_cubecl::cubecl::prelude::*;
+use burn_cubecl::ops::numeric::empty_device_dtype;
+use burn_cubecl::tensor::CubeTensor;
+
+use super::{NORM_SEGMENT_ROWS, address_of, moments_shape, norm_sums_shape};
+
+// Shapes: b batch, t rows of a sample, d values of a row.
+
+/// Threads that compute a row together.
+const ROW_THREADS: u32 = 32;
+/// Number of times that these threads are halved until one is left.
+const HALVINGS: usize = ROW_THREADS.ilog2() as usize;
+/// Rows that a group of threads computes.
+const GROUP_ROWS: u32 = 8;
+
+/// Normalizes the rows of `x` `[b, t, d]`, multiplies them by `scale` `[d]` and adds `shift` `[d]`. Returns the result and
+/// the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation.
+pub(super) fn norm_rows(x: CubeTensor, scale: CubeTensor, shift: CubeTensor, epsilon: f32) -> (CubeTensor, CubeTensor) {
+    let shape = x.shape();
+    let out = empty_device_dtype(x.client.clone(), x.device.clone(), shape.clone(), x.dtype);
+    let moments = empty_device_dtype(x.client.clone(), x.device.clone(), moments_shape(&shape), DType::F32);
+    if shape.num_elements() == 0 {
+        return (out, moments);
+    }
+    let (dtype, address) = (dtype_to_storage_type(x.dtype), address_of(&[&x, &out]));
+    norm_rows_kernel::launch(
+        &out.client,
+        groups_of_rows(&shape),
+        CubeDim::new_2d(ROW_THREADS, GROUP_ROWS),
+        address,
+        x.into_tensor_arg(),
+        scale.into_tensor_arg(),
+        shift.into_tensor_arg(),
+        out.clone().into_tensor_arg(),
+        moments.clone().into_tensor_arg(),
+        epsilon,
+        dtype,
+    );
+    (out, moments)
+}
+
+/// Computes the gradient of the input of [`norm_rows`] from `grad_output` `[b, t, d]`, the input and its moments.
+pub(super) fn norm_rows_back(
+    grad_output: CubeTensor,
+    x: CubeTensor,
+    moments: CubeTensor,
+    scale: CubeTensor,
+) -> CubeTensor {
+    let shape = x.shape();
+    let out = empty_device_dtype(x.client.clone(), x.device.clone(), shape.clone(), x.dtype);
+    if shape.num_elements() == 0 {
+        return out;
+    }
+    let (dtype, address) = (dtype_to_storage_type(x.dtype), address_of(&[&grad_output, &x, &out]));
+    norm_rows_back_kernel::launch(
+        &out.client,
+        groups_of_rows(&shape),
+        CubeDim::new_2d(ROW_THREADS, GROUP_ROWS),
+        address,
+        grad_output.into_tensor_arg(),
+        x.into_tensor_arg(),
+        moments.into_tensor_arg(),
+        scale.into_tensor_arg(),
+        out.clone().into_tensor_arg(),
+        dtype,
+    );
+    out
+}
+
+/// Computes the gradients of scale and shift of [`norm_rows`] as sums over segments of rows: `[segments, 2, d]`.
+pub(super) fn norm_rows_sums(grad_output: CubeTensor, x: CubeTensor, moments: CubeTensor) -> CubeTensor {
+    let out_shape = norm_sums_shape(&x.shape());
+    let (segments, d) = (out_shape[0], out_shape[2]);
+    let out = empty_device_dtype(x.client.clone(), x.device.clone(), out_shape, DType::F32);
+    if segments * d == 0 {
+        return out;
+    }
+    let (dtype, address) = (dtype_to_storage_type(x.dtype), address_of(&[&grad_output, &x, &out]));
+    let groups = |count: usize, threads: u32| count.div_ceil(threads as usize) as u32;
+    norm_rows_sums_kernel::launch(
+        &out.client,
+        CubeCount::new_2d(groups(d, ROW_THREADS), groups(segments, GROUP_ROWS)),
+        CubeDim::new_2d(ROW_THREADS, GROUP_ROWS),
+        address,
+        grad_output.into_tensor_arg(),
+        x.into_tensor_arg(),
+        moments.into_tensor_arg(),
+        out.clone().into_tensor_arg(),
+        dtype,
+    );
+    out
+}
+
+/// Returns how many groups of threads cover the rows of a tensor of `shape`.
+fn groups_of_rows(shape: &Shape) -> CubeCount {
+    CubeCount::new_2d(shape[1].div_ceil(GROUP_ROWS as usize) as u32, shape[0] as u32)
+}
+
+/// Sums `value` over the threads of a row. All threads of the group call it together.
+#[cube]
+fn sum_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
+    let lane = UNIT_POS_X as usize;
+    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
+    // The sum before this one has been read by all.
+    sync_cube();
+    shared[first + lane] = value;
+    sync_cube();
+    #[unroll]
+    for halving in 0..HALVINGS {
+        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
+        if lane < half {
+            let both = shared[first + lane] + shared[first + lane + half];
+            shared[first + lane] = both;
+        }
+        sync_cube();
+    }
+    shared[first]
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn norm_rows_kernel<E: Float>(
+    x: &Tensor<E>,
+    scale: &Tensor<E>,
+    shift: &Tensor<E>,
+    out: &mut Tensor<E>,
+    moments: &mut Tensor<f32>,
+    epsilon: f32,
+    #[define(E)] _dtype: ElemType,
+) {
+    let sample = CUBE_POS_Y as usize;
+    let row = (CUBE_POS_X * GROUP_ROWS + UNIT_POS_Y) as usize;
+    let (rows, width) = (x.shape(1), x.shape(2));
+    let mut shared = Shared::<[f32]>::new_slice((ROW_THREADS * GROUP_ROWS) as usize);
+    // Threads beyond the last row compute it once more and write nothing: all of a group take part in a sum.
+    let is_row = row < rows;
+    let row = min(row, rows - 1);
+    let place = sample * x.stride(0) + row * x.stride(1);
+    let step = x.stride(2);
+
+    let mut sum = 0.0f32;
+    let mut column = UNIT_POS_X as usize;
+    while column < width {
+        sum += f32::cast_from(x[place + column * step]);
+        column += ROW_THREADS as usize;
+    }
+    let mean = sum_of_row(&mut shared, sum) / width as f32;
+
+    let mut squares = 0.0f32;
+    let mut column = UNIT_POS_X as usize;
+    while column < width {
+        let difference = f32::cast_from(x[place + column * step]) - mean;
+        squares += difference * difference;
+        column += ROW_THREADS as usize;
+    }
+    let variance = sum_of_row(&mut shared, squares) / width as f32;
+    let inverse = 1.0f32 / (variance + epsilon).sqrt();
+
+    if is_row {
+        let to = sample * out.stride(0) + row * out.stride(1);
+        let to_step = out.stride(2);
+        let mut column = UNIT_POS_X as usize;
+        while column < width {
+            let normed = (f32::cast_from(x[place + column * step]) - mean) * inverse;
+            let scaled = normed * f32::cast_from(scale[column * scale.stride(0)]);
+            out[to + column * to_step] = E::cast_from(scaled + f32::cast_from(shift[column * shift.stride(0)]));
+            column += ROW_THREADS as usize;
+        }
+        if UNIT_POS_X == 0 {
+            let to = sample * moments.stride(0) + row * moments.stride(1);
+            let to_step = moments.stride(2);
+            moments[to] = mean;
+            moments[to + to_step] = inverse;
+        }
+    }
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn norm_rows_back_kernel<E: Float>(
+    grad_output: &Tensor<E>,
+    x: &Tensor<E>,
+    moments: &Tensor<f32>,
+    scale: &Tensor<E>,
+    out: &mut Tensor<E>,
+    #[define(E)] _dtype: ElemType,
+) {
+    let sample = CUBE_POS_Y as usize;
+    let row = (CUBE_POS_X * GROUP_ROWS + UNIT_POS_Y) as usize;
+    let (rows, width) = (x.shape(1), x.shape(2));
+    let mut shared = Shared::<[f32]>::new_slice((ROW_THREADS * GROUP_ROWS) as usize);
+    let is_row = row < rows;
+    let row = min(row, rows - 1);
+    let place = sample * x.stride(0) + row * x.stride(1);
+    let step = x.stride(2);
+    let grads = sample * grad_output.stride(0) + row * grad_output.stride(1);
+    let grads_step = grad_output.stride(2);
+    let of_row = sample * moments.stride(0) + row * moments.stride(1);
+    let (mean, inverse) = (moments[of_row], moments[of_row + moments.stride(2)]);
+
+    // The mean of the gradient and its component along the normalized row do not change the output.
+    let mut flat = 0.0f32;
+    let mut along = 0.0f32;
+    let mut column = UNIT_POS_X as usize;
+    while column < width {
+        let normed = (f32::cast_from(x[place + column * step]) - mean) * inverse;
+        let weight = f32::cast_from(scale[column * scale.stride(0)]);
+        let gradient = f32::cast_from(grad_output[grads + column * grads_step]) * weight;
+        flat += gradient;
+        along += gradient * normed;
+        column += ROW_THREADS as usize;
+    }
+    let flat = sum_of_row(&mut shared, flat) / width as f32;
+    let along = sum_of_row(&mut shared, along) / width as f32;
+
+    if is_row {
+        let to = sample * out.stride(0) + row * out.stride(1);
+        let to_step = out.stride(2);
+        let mut column = UNIT_POS_X as usize;
+        while column < width {
+            let normed = (f32::cast_from(x[place + column * step]) - mean) * inverse;
+            let weight = f32::cast_from(scale[column * scale.stride(0)]);
+            let gradient = f32::cast_from(grad_output[grads + column * grads_step]) * weight;
+            out[to + column * to_step] = E::cast_from((gradient - flat - normed * along) * inverse);
+            column += ROW_THREADS as usize;
+        }
+    }
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn norm_rows_sums_kernel<E: Float>(
+    grad_output: &Tensor<E>,
+    x: &Tensor<E>,
+    moments: &Tensor<f32>,
+    out: &mut Tensor<f32>,
+    #[define(E)] _dtype: ElemType,
+) {
+    let column = ABSOLUTE_POS_X as usize;
+    let segment = ABSOLUTE_POS_Y as usize;
+    let (rows, width) = (x.shape(1), x.shape(2));
+    if column >= width || segment >= out.shape(0) {
+        terminate!();
+    }
+    let of_sample = rows.div_ceil(NORM_SEGMENT_ROWS);
+    let sample = segment / of_sample;
+    let first = (segment % of_sample) * NORM_SEGMENT_ROWS;
+    let last = min(first + NORM_SEGMENT_ROWS, rows);
+    let mut for_scale = 0.0f32;
+    let mut for_shift = 0.0f32;
+    for row in first..last {
+        let of_row = sample * moments.stride(0) + row * moments.stride(1);
+        let value = f32::cast_from(x[sample * x.stride(0) + row * x.stride(1) + column * x.stride(2)]);
+        let place = sample * grad_output.stride(0) + row * grad_output.stride(1) + column * grad_output.stride(2);
+        let gradient = f32::cast_from(grad_output[place]);
+        for_scale += gradient * (value - moments[of_row]) * moments[of_row + moments.stride(2)];
+        for_shift += gradient;
+    }
+    let place = segment * out.stride(0) + column * out.stride(2);
+    let row = out.stride(1);
+    out[place] = for_scale;
+    out[place + row] = for_shift;
+}
