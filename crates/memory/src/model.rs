@@ -1,9 +1,6 @@
 //! The memory model of a training run: traces that stand for batches of any size, as memory and cost grow linearly with the
 //! batch.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
@@ -11,11 +8,13 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 use crate::backend::BackendRules;
 use crate::cost::Cost;
 use crate::demand::{Demand, StateOption};
+use crate::envelope::{Envelope, greatest};
 use crate::run_memory::{RunMemory, StepMemory};
-use crate::scalable_trace::{ScalableTrace, trace_of_any_number, trace_validation_of_any_number};
+use crate::scalable_trace::trace_validation_of_any_number;
 use crate::timeline::Timeline;
 use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
 use crate::traceable::Traceable;
+use crate::traces::{Cache, Known, Traces, cached, in_parallel, known};
 
 /// Memory and cost estimate for one size of micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,90 +52,11 @@ pub struct MemoryModel<'a, S> {
     gradients: Bytes,
 }
 
-/// Traces of one model on one backend, from which several memory models are made without tracing again.
-///
-/// Clones share their traces.
-#[derive(Clone, Default)]
-pub struct Traces(Arc<KnownTraces>);
-
-#[derive(Default)]
-struct KnownTraces {
-    steps: Cache<(BatchShape, Choice), Known>,
-    validations: Cache<BatchShape, Known>,
-    batches: Cache<BatchShape, Bytes>,
-}
-
-impl fmt::Debug for Traces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = self.0.steps.lock().unwrap_or_else(PoisonError::into_inner).len();
-        f.debug_struct("Traces").field("steps", &steps).finish_non_exhaustive()
-    }
-}
-
 /// A micro-batch that is estimated: the batch shape of its step, its number of utterances, and its execution choice.
 type Size = (BatchShape, u32, Choice);
 
-/// Values that were computed before, by their arguments.
-type Cache<K, V> = Mutex<HashMap<K, V>>;
-
-/// The trace that stands for all sizes of a bucket; `None` if each size needs a trace of its own.
-type Known = Option<Arc<ScalableTrace>>;
-
 /// Factor by which an estimate may exceed a budget before it is taken as proof that the exact value does.
 const HOPELESS: f64 = 1.02;
-
-/// Bytes that grow linearly with the utterances: of one utterance, and of each further one.
-type Line = (f64, f64);
-
-/// Memory of a bucket's micro-batches of every size, as lines of which the highest counts.
-#[derive(Debug)]
-struct Envelope {
-    /// Memory in use, one line for each moment that is the peak of some size.
-    in_use: Vec<Line>,
-    /// Size of an allocation, one line for each allocation that is the largest of some size.
-    largest: Vec<Line>,
-}
-
-impl Envelope {
-    /// Makes the envelope of a trace.
-    fn new(trace: &ScalableTrace) -> Self {
-        let timeline = trace.timeline();
-        // Sizes are linear in the utterances, so are their sums.
-        let [one, two] = [1, 2].map(|utterances| timeline.in_use(|size| trace.scaled(size, utterances)));
-        let line = |one: u64, two: u64| (one as f64, two as f64 - one as f64);
-        let in_use = one.into_iter().zip(two).map(|(one, two)| line(one, two));
-        let largest = timeline.allocations.iter().map(|one| line(trace.scaled(one.size, 1), trace.scaled(one.size, 2)));
-        Self { in_use: highest(in_use.collect()), largest: highest(largest.collect()) }
-    }
-}
-
-/// Returns those of `lines` that no other line exceeds both in start and in slope.
-fn highest(mut lines: Vec<Line>) -> Vec<Line> {
-    lines.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
-    let mut steepest = f64::NEG_INFINITY;
-    lines.retain(|&(_, slope)| {
-        let is_steeper = slope > steepest;
-        steepest = steepest.max(slope);
-        is_steeper
-    });
-    lines
-}
-
-/// Computes the value of the highest of `lines` at `utterances`, in bytes.
-fn greatest(lines: &[Line], utterances: u32) -> u64 {
-    let further = f64::from(utterances.max(1) - 1);
-    lines.iter().map(|&(start, slope)| (start + slope * further).max(0.0) as u64).max().unwrap_or_default()
-}
-
-/// Returns the value of `key` in `cache`, or computes it with `make` and keeps it.
-fn cached<K: Eq + Hash, V: Clone, E>(cache: &Cache<K, V>, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
-    if let Some(found) = cache.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-        return Ok(found.clone());
-    }
-    let made = make()?;
-    cache.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
-    Ok(made)
-}
 
 impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Traces every bucket of `demand` with the first of its options, in parallel on all cores. Other options are traced
@@ -497,43 +417,4 @@ impl<S> MemoryModel<'_, S> {
 /// is kept free instead.
 fn with_margin(peak: Bytes) -> Bytes {
     Bytes(peak.0 + peak.0.div_ceil(100))
-}
-
-/// Makes the trace that stands for all sizes of a bucket.
-fn known<S: Traceable>(
-    traceable: &S,
-    bucket: BatchShape,
-    choice: Choice,
-    rules: BackendRules,
-) -> Result<Known, TraceError> {
-    match rules {
-        BackendRules::Flex { .. } => Ok(None),
-        BackendRules::Cube { .. } => Ok(trace_of_any_number(traceable, bucket, choice, rules)?.map(Arc::new)),
-    }
-}
-
-/// Runs `work` on each of `jobs` on all cores, and returns the results in the order of the jobs.
-pub(crate) fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let mut found: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let (work, next) = (&work, &next);
-        let start = |_| {
-            scope.spawn(move || {
-                let mut mine = Vec::new();
-                loop {
-                    let place = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let Some(job) = jobs.get(place) else { return mine };
-                    mine.push((place, work(job)));
-                }
-            })
-        };
-        let workers: Vec<_> = (0..threads).map(start).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().expect("a trace returns its failures and does not panic"))
-            .collect()
-    });
-    found.sort_by_key(|(place, _)| *place);
-    found.into_iter().map(|(_, result)| result).collect()
 }

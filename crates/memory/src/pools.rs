@@ -9,286 +9,19 @@
 //! So the size of the first allocation decides the size of all pages, and a run chooses it (see `page`): few large pages
 //! waste less than many pages that one tensor fills.
 
-use std::convert::Infallible;
-use std::ops::RangeInclusive;
-
-use plimsoll_core::Bytes;
-
-use crate::page::{best_page, room};
-use crate::run_memory::StepMemory;
-use crate::timeline::{Allocation, Owner, Timeline};
-use crate::trace::Trace;
-
 /// Size in bytes of a page for small allocations.
-const SMALL_PAGE: u64 = 8 << 20;
+pub(crate) const SMALL_PAGE: u64 = 8 << 20;
 /// Size in bytes of the largest allocation that counts as small.
-const SMALL_MAX: u64 = 64 << 10;
+pub(crate) const SMALL_MAX: u64 = 64 << 10;
 /// Smallest page size in bytes for allocations that are not small.
 const SMALLEST_PAGE: u64 = 2 << 20;
 /// Bytes by which a page is larger than the allocation that it is made for. Page sizes are multiples of this number.
 pub(crate) const SLACK: u64 = 1 << 20;
-/// Bytes reserved outside the pools for kernel arguments and for the read of the norm.
-const OUTSIDE_POOLS: u64 = 128 << 10;
-/// Bytes reserved outside the pools for the reads of a loss, such as those of CTC, as measured on Vulkan.
-const FOR_READS: u64 = 128 << 10;
-
-impl Trace {
-    /// Returns the size of the largest single allocation of the micro-batch.
-    pub fn largest(&self) -> Bytes {
-        self.timeline.allocations.iter().map(|one| one.size).max().unwrap_or_default()
-    }
-
-    /// Returns the size of pages with which the pools of CubeCL reserve the least memory in a run whose largest micro-batch
-    /// has this trace, if a device allows allocations of at most `allocation` bytes.
-    ///
-    /// The pages of a GPU pool are as large as the largest allocation so far. So a run that first makes and drops an
-    /// allocation of this size has pages of this size, and no others; `plimsoll-train` has a function that does so. With
-    /// pages that its largest tensor fills, a Conformer took 6 to 10 % more than was in use, and without any preallocation up
-    /// to 1.7 times as much (docs/LOG.md).
-    pub fn page(&self, step: StepMemory, allocation: Bytes) -> Bytes {
-        self.with_run(|run| run.best_page(step, allocation).0)
-    }
-
-    /// Calls `compute` with a run of this micro-batch.
-    fn with_run<R>(&self, compute: impl FnOnce(&PoolRun<'_>) -> R) -> R {
-        let (lives, sizes) = (Lives::new(&self.timeline), self.timeline.sizes());
-        let (parameters, reads) = (&self.parameters, self.reads);
-        compute(&PoolRun { lives: &lives, sizes: &sizes, parameters, reads, beside_pages: None })
-    }
-
-    /// Computes the most memory that the pools of CubeCL reserve in the first two steps of a run whose largest
-    /// micro-batch has this trace, with pages preallocated for [`page`](Self::page) bytes on a device that allows
-    /// allocations of any size. The first step creates the optimizer state, the second step updates it.
-    pub fn reserved(&self, step: StepMemory) -> Bytes {
-        self.reserved_with_page(self.page(step, Bytes(u64::MAX)), step)
-    }
-
-    /// Computes the most memory that the pools of CubeCL reserve in the first two steps of a run, with pages
-    /// preallocated for `page` bytes or the largest allocation of this trace, whichever is larger.
-    pub fn reserved_with_page(&self, page: Bytes, step: StepMemory) -> Bytes {
-        self.reserved_within(page, step, None, Bytes(u64::MAX))
-    }
-
-    /// Computes the same as [`reserved_with_page`](Self::reserved_with_page) of a run that then validates with the timeline
-    /// `validation`, if given. Stops as soon as the memory exceeds `limit`, and then returns a part of it that does.
-    pub(crate) fn reserved_within(
-        &self,
-        page: Bytes,
-        step: StepMemory,
-        validation: Option<&Timeline>,
-        limit: Bytes,
-    ) -> Bytes {
-        self.with_run(|run| run.reserved_within(page, step, validation, limit))
-    }
-}
-
-impl Timeline {
-    /// Returns the size of each allocation.
-    fn sizes(&self) -> Vec<u64> {
-        self.allocations.iter().map(|one| one.size.0).collect()
-    }
-}
-
-/// Births and deaths of the allocations of a timeline, without their sizes.
-#[derive(Debug)]
-pub(crate) struct Lives {
-    /// Twice the index of the allocation, plus one at its birth; in the order of time. Without weights, which exist before,
-    /// and without the deaths of gradients, which stay.
-    changes: Vec<u32>,
-    /// Indices of the weights.
-    weights: Vec<u32>,
-}
-
-impl Lives {
-    pub(crate) fn new(timeline: &Timeline) -> Self {
-        let weights = |one: &Allocation| one.owner == Owner::Weights;
-        let mut changes: Vec<(usize, bool, u32)> = Vec::with_capacity(timeline.allocations.len() * 2);
-        let all = || (0_u32..).zip(&timeline.allocations);
-        for (index, one) in all().filter(|(_, one)| !weights(one) && one.birth < one.death) {
-            changes.push((one.birth, true, index));
-            if one.owner != Owner::Gradients {
-                changes.push((one.death, false, index));
-            }
-        }
-        // At the same moment deaths come first: they make room.
-        changes.sort_unstable();
-        Self {
-            changes: changes.into_iter().map(|(_, is_birth, index)| index * 2 + u32::from(is_birth)).collect(),
-            weights: all().filter(|(_, one)| weights(one)).map(|(index, _)| index).collect(),
-        }
-    }
-}
-
-/// A run whose use of the pools is simulated: the allocations of its largest micro-batch.
-pub(crate) struct PoolRun<'a> {
-    pub(crate) lives: &'a Lives,
-    /// Size of each allocation.
-    pub(crate) sizes: &'a [u64],
-    /// Number of values of each parameter that has a gradient.
-    pub(crate) parameters: &'a [u64],
-    /// Number of reads from the device for which the loss waits.
-    pub(crate) reads: u32,
-    /// Memory [beside the pages](Self::beside_pages) for larger tensors, if it is known: then only those are simulated.
-    pub(crate) beside_pages: Option<Bytes>,
-}
-
-impl PoolRun<'_> {
-    /// Finds the page of at most `allocation` bytes with which the pools reserve the least memory, and that memory.
-    pub(crate) fn best_page(&self, step: StepMemory, allocation: Bytes) -> (Bytes, Bytes) {
-        let largest = Bytes(self.largest());
-        let reserved = |page, limit| Ok::<_, Infallible>(self.reserved_within(page, step, None, limit));
-        best_page((largest, allocation), reserved).unwrap_or_else(|never| match never {})
-    }
-
-    fn largest(&self) -> u64 {
-        self.sizes.iter().copied().max().unwrap_or_default()
-    }
-
-    /// Computes the most memory that the pools reserve in the first two steps, with pages preallocated for `page` bytes or
-    /// the largest allocation, and then in a validation with the timeline `validation`. Stops as soon as the memory exceeds
-    /// `limit`, and then returns a part of it that does.
-    pub(crate) fn reserved_within(
-        &self,
-        page: Bytes,
-        step: StepMemory,
-        validation: Option<&Timeline>,
-        limit: Bytes,
-    ) -> Bytes {
-        let outside = self.beside_pages.map_or_else(|| self.outside(step), |beside| beside.0);
-        let limit = limit.0.saturating_sub(outside);
-        let sizes = if self.beside_pages.is_some() { SMALL_MAX + 1..=u64::MAX } else { 0..=u64::MAX };
-        Bytes(self.simulated((page, sizes), step, validation, limit).most + outside)
-    }
-
-    /// Computes the memory beside the pages for larger tensors: the pages for small ones, and what is outside of the pools.
-    pub(crate) fn beside_pages(&self, step: StepMemory) -> Bytes {
-        Bytes(self.simulated((Bytes(0), 0..=SMALL_MAX), step, None, u64::MAX).most + self.outside(step))
-    }
-
-    /// Computes the memory outside of the pools.
-    fn outside(&self, step: StepMemory) -> u64 {
-        let for_reads = if self.reads > 0 { FOR_READS } else { 0 };
-        OUTSIDE_POOLS + for_reads + step.workspace.0 + step.prefetch.0
-    }
-
-    /// Simulates the pools for allocations of `sizes` until they exceed `limit`; see
-    /// [`reserved_within`](Self::reserved_within).
-    fn simulated(
-        &self,
-        (page, sizes): (Bytes, RangeInclusive<u64>),
-        step: StepMemory,
-        validation: Option<&Timeline>,
-        limit: u64,
-    ) -> PoolSimulation {
-        let mut run = PoolSimulation::new(sizes, limit);
-        run.preallocate(page.0, self.largest());
-        let weights = || self.lives.weights.iter().map(|&index| self.sizes[index as usize]);
-        let first_weights = run.reserve_all(weights());
-        let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
-        let f32_bits = 8 * size_of::<f32>() as u64;
-        // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
-        let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
-        run.reserve_all(self.parameters.iter().map(|&values| beside.state_of(values).0));
-        run.reserve_all(weights());
-        run.free_all(first_weights);
-        if step.state_bits == 0 {
-            run.free_all(gradients);
-        }
-        // From the second step on everything overwrites what it replaces.
-        let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
-        if let Some(validation) = validation {
-            run.free_all(gradients);
-            let last = run.micro_batch(&Lives::new(validation), &validation.sizes());
-            run.free_all(last);
-        }
-        run
-    }
-}
-
-/// Simulates the memory pools of CubeCL during a run.
-#[derive(Debug)]
-struct PoolSimulation {
-    pools: Pools,
-    most: u64,
-    /// Memory beyond which the rest of the run does not matter.
-    limit: u64,
-    /// Sizes of the allocations that are simulated. All others are left out.
-    sizes: RangeInclusive<u64>,
-    /// Positions of the allocations of a micro-batch; all `NONE` between micro-batches.
-    slots: Vec<Slot>,
-}
-
-impl PoolSimulation {
-    fn new(sizes: RangeInclusive<u64>, limit: u64) -> Self {
-        Self { pools: Pools::default(), most: 0, limit, sizes, slots: Vec::new() }
-    }
-
-    /// Reserves and frees an allocation of `page` bytes, or of `largest` bytes if that is more, so that all pages have its
-    /// size.
-    fn preallocate(&mut self, page: u64, largest: u64) {
-        let room = room(page).max(largest);
-        if self.sizes.contains(&room) {
-            self.pools.spare = page.max(largest) - room;
-            let page = self.reserve(room);
-            self.pools.free(page);
-        }
-    }
-
-    fn reserve(&mut self, size: u64) -> Slot {
-        let slot = self.pools.reserve(size);
-        self.most = self.most.max(self.pools.reserved);
-        slot
-    }
-
-    fn reserve_all(&mut self, sizes: impl IntoIterator<Item = u64>) -> Vec<Slot> {
-        let simulated = self.sizes.clone();
-        sizes.into_iter().filter(|size| simulated.contains(size)).map(|size| self.reserve(size)).collect()
-    }
-
-    fn free_all(&mut self, slots: Vec<Slot>) {
-        slots.into_iter().for_each(|slot| self.pools.free(slot));
-    }
-
-    /// Simulates all `count` micro-batches of a step. Returns the slots of the gradients, which stay reserved.
-    fn micro_batches(&mut self, lives: &Lives, sizes: &[u64], count: u32) -> Vec<Slot> {
-        let gradients = self.micro_batch(lives, sizes);
-        if count > 1 {
-            // All further gradients are added to the first ones.
-            let added = self.micro_batch(lives, sizes);
-            self.free_all(added);
-        }
-        gradients
-    }
-
-    /// Simulates one micro-batch. Returns the slots of the gradients, which stay reserved after the micro-batch.
-    fn micro_batch(&mut self, lives: &Lives, sizes: &[u64]) -> Vec<Slot> {
-        let mut slots = std::mem::take(&mut self.slots);
-        slots.resize(sizes.len().max(slots.len()), Slot::NONE);
-        for &change in &lives.changes {
-            let (index, is_birth) = ((change / 2) as usize, change % 2 == 1);
-            if !self.sizes.contains(&sizes[index]) {
-                continue;
-            }
-            if is_birth {
-                slots[index] = self.reserve(sizes[index]);
-                if self.most > self.limit {
-                    break;
-                }
-            } else {
-                self.pools.free(std::mem::replace(&mut slots[index], Slot::NONE));
-            }
-        }
-        let stay = |slot: &mut Slot| (slot.pool != Slot::NONE.pool).then(|| std::mem::replace(slot, Slot::NONE));
-        let gradients = slots.iter_mut().filter_map(stay).collect();
-        self.slots = slots;
-        gradients
-    }
-}
 
 /// Position of an allocation in the pools.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
-    pool: u32,
+pub(crate) struct Slot {
+    pub(crate) pool: u32,
     page: u32,
     start: u64,
     size: u64,
@@ -296,17 +29,18 @@ struct Slot {
 
 impl Slot {
     /// No position.
-    const NONE: Self = Self { pool: u32::MAX, page: 0, start: 0, size: 0 };
+    pub(crate) const NONE: Self = Self { pool: u32::MAX, page: 0, start: 0, size: 0 };
 }
 
 /// Memory pools of a device. The first pool is for small allocations, the last pool for all other allocations. Pools
 /// between these two are old and only free pages.
 #[derive(Debug)]
-struct Pools {
+pub(crate) struct Pools {
     pools: Vec<Pool>,
-    reserved: u64,
+    /// Bytes of all pages.
+    pub(crate) reserved: u64,
     /// Bytes of each page of new pools that stay free.
-    spare: u64,
+    pub(crate) spare: u64,
 }
 
 impl Default for Pools {
@@ -316,7 +50,8 @@ impl Default for Pools {
 }
 
 impl Pools {
-    fn reserve(&mut self, size: u64) -> Slot {
+    /// Reserves `size` bytes.
+    pub(crate) fn reserve(&mut self, size: u64) -> Slot {
         self.free_old_pages();
         let mut pool = if size <= SMALL_MAX { 0 } else { self.pools.len() - 1 };
         if size > self.pools[pool].room() {
@@ -329,7 +64,8 @@ impl Pools {
         Slot { pool: pool as u32, page: page as u32, start, size }
     }
 
-    fn free(&mut self, slot: Slot) {
+    /// Frees the allocation at `slot`.
+    pub(crate) fn free(&mut self, slot: Slot) {
         self.pools[slot.pool as usize].pages[slot.page as usize].free(slot.start, slot.size);
     }
 
@@ -436,56 +172,8 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::Phase;
 
     const MIB: u64 = 1 << 20;
-
-    fn trace(lives: &[(u64, usize, usize)]) -> Trace {
-        let one = |&(size, birth, death): &(u64, usize, usize)| Allocation {
-            size: Bytes(size),
-            birth,
-            death,
-            owner: Owner::Temporaries,
-            phase: Phase::Forward,
-            made_by: "test",
-        };
-        let timeline = Timeline { allocations: lives.iter().map(one).collect(), ..Timeline::default() };
-        Trace {
-            timeline,
-            parameters: vec![],
-            weights: Bytes(0),
-            gradients: Bytes(0),
-            reads: 0,
-            cost: Default::default(),
-        }
-    }
-
-    /// Returns the memory with pages that the largest allocation fills.
-    fn reserved(lives: &[(u64, usize, usize)]) -> u64 {
-        trace(lives).reserved_with_page(Bytes(0), StepMemory::default()).0 - OUTSIDE_POOLS
-    }
-
-    #[test]
-    fn page_has_one_mib_of_slack_and_is_reused() {
-        assert_eq!(reserved(&[(10 * MIB, 0, 1)]), 11 * MIB);
-        assert_eq!(reserved(&[(10 * MIB, 0, 1), (10 * MIB, 1, 2)]), 11 * MIB);
-        assert_eq!(reserved(&[(10 * MIB, 0, 2), (10 * MIB, 1, 2)]), 22 * MIB);
-    }
-
-    #[test]
-    fn small_allocations_have_their_own_pages() {
-        assert_eq!(reserved(&[(4096, 0, 1), (10 * MIB, 0, 1)]), SMALL_PAGE + 11 * MIB);
-    }
-
-    #[test]
-    fn first_large_enough_hole_is_taken_and_holes_merge() {
-        // Both halves of a page are freed, and the whole fits again.
-        let lives = [(10 * MIB, 0, 1), (5 * MIB, 2, 4), (5 * MIB, 3, 4), (10 * MIB, 5, 6)];
-        assert_eq!(reserved(&lives), 11 * MIB);
-        // One half stays, so the whole needs another page.
-        let lives = [(10 * MIB, 0, 1), (5 * MIB, 2, 4), (5 * MIB, 3, 9), (10 * MIB, 5, 6)];
-        assert_eq!(reserved(&lives), 22 * MIB);
-    }
 
     #[test]
     fn larger_pages_replace_old_ones() {
@@ -499,42 +187,5 @@ mod tests {
         pools.free(first);
         pools.reserve(4096);
         assert_eq!(pools.reserved, SMALL_PAGE + 22 * MIB, "an empty old page is freed");
-    }
-
-    #[test]
-    fn other_lengths_make_pages_larger() {
-        let trace = trace(&[(10 * MIB, 0, 2), (10 * MIB, 1, 2)]);
-        assert_eq!(trace.reserved_with_page(Bytes(21 * MIB), StepMemory::default()).0 - OUTSIDE_POOLS, 22 * MIB);
-        assert_eq!(trace.largest(), Bytes(10 * MIB));
-    }
-
-    #[test]
-    fn part_of_each_page_stays_free() {
-        // Two allocations fill 50 of 51 parts.
-        let trace = trace(&[(50 * MIB, 0, 2), (50 * MIB, 1, 2)]);
-        let pages = |page| trace.reserved_with_page(Bytes(page * MIB), StepMemory::default()).0 / (page * MIB);
-        assert_eq!((pages(100), pages(103)), (2, 1));
-    }
-
-    #[test]
-    fn chosen_page_never_takes_more_than_one_that_the_largest_tensor_fills() {
-        for seed in 0..40_u64 {
-            let mut state = seed + 1;
-            let mut draw = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
-            let lives: Vec<_> =
-                (0..300).map(|birth| (100_000 * (1 + draw(80)), birth, birth + 1 + draw(90) as usize)).collect();
-            let trace = trace(&lives);
-            let step = StepMemory { micro_batches: 2, ..StepMemory::default() };
-            let filled = trace.reserved_with_page(trace.largest(), step);
-            for allocation in [trace.largest(), Bytes(trace.largest().0 * 3), Bytes(u64::MAX)] {
-                let page = trace.page(step, allocation);
-                assert!((trace.largest()..=allocation).contains(&page), "seed {seed}: {page}");
-                assert!(trace.reserved_with_page(page, step) <= filled, "seed {seed}");
-            }
-            assert!(trace.reserved(step) <= filled);
-        }
     }
 }

@@ -6,7 +6,7 @@ use plimsoll_tape::ir::OperationIr;
 use crate::backend::BackendRules;
 use crate::cost::Cost;
 use crate::heap::Heap;
-use crate::pools::{Lives, PoolRun};
+use crate::pool_run::{Lives, PoolRun};
 use crate::timeline::Timeline;
 use crate::trace::{Recording, Trace, TraceError, record, record_validation, replay_on};
 use crate::traceable::Traceable;

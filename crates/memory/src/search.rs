@@ -15,12 +15,13 @@ use crate::backend::BackendRules;
 use crate::cost::Speed;
 use crate::demand::{PlanOptions, StateOption};
 use crate::limit::MemoryLimit;
-use crate::model::{MemoryModel, in_parallel};
+use crate::model::MemoryModel;
 use crate::page::{COUNTS, best_page, page_for, shrunk};
 use crate::pools::SLACK;
 use crate::strategy::{micro_batches, smallest_choice, step_seconds};
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
+use crate::traces::in_parallel;
 use bucket::ChoiceOrder;
 
 /// Budget in bytes below which more sizes of pages are tried, since the steps from one page to the next matter there; the

@@ -241,6 +241,45 @@ fn demand_without_buckets_is_refused() {
     assert!(MemoryModel::new(&stacks, demand(Vec::new(), 1, BackendRules::cuda())).is_err());
 }
 
+#[test]
+fn traces_that_are_known_are_not_made_again() {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use burn::tensor::Device;
+    use plimsoll_core::HostBatch;
+    use plimsoll_memory::{Traceable, Traces};
+
+    use crate::model::Stack;
+
+    struct Counted(Stacks, AtomicUsize);
+
+    impl Traceable for Counted {
+        type Task = Stack;
+
+        fn init(&self, device: &Device) -> Stack {
+            self.1.fetch_add(1, Relaxed);
+            self.0.init(device)
+        }
+
+        fn batch(&self, shape: BatchShape) -> HostBatch {
+            self.0.batch(shape)
+        }
+    }
+
+    let counted = Counted(Stacks { heads: 2, width: 8, layers: 2 }, AtomicUsize::new(0));
+    let traces = Traces::default();
+    let planned = || {
+        let wanted = demand(vec![bucket(4, 16), bucket(2, 40)], 2, BackendRules::cuda());
+        let model = MemoryModel::with_traces(&counted, wanted, traces.clone()).unwrap();
+        plan(&model, Bytes::mib(64), &SPEED).unwrap()
+    };
+    let first = planned();
+    let made = counted.1.load(Relaxed);
+    assert!(made > 0);
+    assert_eq!(planned(), first);
+    assert_eq!(counted.1.load(Relaxed), made, "the second plan needs no new trace");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
