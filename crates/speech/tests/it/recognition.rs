@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData, Tolerance};
 use plimsoll_core::Key;
 use plimsoll_layers::{LengthPolicy, Lengths};
 use plimsoll_speech::asr::decode::{CtcScores, ctc_prefix_beam};
@@ -37,6 +37,24 @@ fn every_search_decodes_every_length() {
                 assert!(text.iter().all(|&token| token != 0 && token < 12), "{search:?}: {text:?}");
             }
         }
+    }
+}
+
+/// A recording of more than 256 positions is attended to in parts.
+#[test]
+fn attention_in_parts_gives_the_same_scores() {
+    let model = model(LengthPolicy::Exact);
+    let lengths = Lengths::new(vec![1400, 1111], 1400);
+    let encode = |pass: Pass| {
+        let (encoded, _) = model.encode(features(1400), &lengths, &pass);
+        (model.ctc_logits(&encoded, &pass), encoded.lengths.each().to_vec())
+    };
+    let ((whole, valid), (parts, _)) = (encode(Pass::plain()), encode(Pass::inference()));
+    assert!(valid.iter().all(|&positions| positions > 256), "{valid:?}");
+    for (utterance, &positions) in valid.iter().enumerate() {
+        let [whole, parts] = [&whole, &parts]
+            .map(|scores| scores.clone().narrow(0, utterance, 1).narrow(1, 0, positions as usize).into_data());
+        whole.assert_approx_eq::<f32>(&parts, Tolerance::rel_abs(1e-4, 1e-4));
     }
 }
 
