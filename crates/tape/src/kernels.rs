@@ -23,7 +23,30 @@ pub(crate) const NORM_SEGMENT_ROWS: usize = 64;
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
 
-/// Backend with the operations of this module.
+/// Runs `$body` with `$B` as the [`KernelBackend`] of `$device`: of a GPU, or of a capture device that simulates one. On the
+/// CPU, real or simulated, runs `$otherwise`.
+macro_rules! on_kernels {
+    ($device:expr, $B:ident => $body:expr, otherwise $otherwise:expr) => {
+        match $crate::bridge::family($device) {
+            #[cfg(feature = "cube")]
+            $crate::bridge::Family::Cube => {
+                type $B = burn_dispatch::backends::Cube;
+                $body
+            }
+            $crate::bridge::Family::Capture if !$crate::bridge::runs_host_ops($device) => {
+                type $B = burn_dispatch::backends::Capture;
+                $body
+            }
+            $crate::bridge::Family::Flex | $crate::bridge::Family::Capture => $otherwise,
+        }
+    };
+}
+pub(crate) use on_kernels;
+
+/// Backend with the operations of this module. All tensors of an operation have one type, but for the moments and the sums:
+/// a kernel reads memory as what it takes it for.
+///
+/// The trait that queues the operations (`cube::Kernels`) is another one: Burn's macro makes it, and only with a GPU backend.
 pub(crate) trait KernelBackend: PrimitiveBackend {
     /// Convolves `x` `[b, t, d]` over time with `weight` `[d, 1, k]`, one kernel per channel, and adds `bias` `[d]`.
     fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self>;

@@ -10,11 +10,9 @@ use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
-use burn_dispatch::backends::Capture;
 
-use crate::bridge::{Family, family, runs_host_ops};
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
-use crate::kernels::KernelBackend;
+use crate::kernels::{KernelBackend, on_kernels};
 use crate::simd::vectorized;
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
@@ -23,7 +21,7 @@ use crate::simd::vectorized;
 /// adds `bias` `[channels]`. The output has the same number of frames: the input is padded with zeros at both ends.
 ///
 /// # Panics
-/// If `k` is even, or the numbers of channels differ.
+/// If `k` is even, or the numbers of channels or the types of the three tensors differ.
 pub fn depthwise(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> {
     let [b, t, d] = x.dims();
     let [channels, _, k] = weight.dims();
@@ -31,16 +29,16 @@ pub fn depthwise(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> 
         channels == d && bias.dims() == [d] && k % 2 == 1,
         "depthwise needs an odd kernel and one kernel and bias per channel"
     );
+    assert!(
+        weight.dtype() == x.dtype() && bias.dtype() == x.dtype(),
+        "depthwise needs kernels and biases of the type of its input"
+    );
     if is_host(&x) && is_host(&weight) {
         let op = Depthwise { t, d, k };
         return run(op, [Input::new(x), Input::new(weight), Input::new(bias)], [b, t, d]);
     }
-    match family(&x.device()) {
-        #[cfg(feature = "cube")]
-        Family::Cube => on_gpu::<burn_dispatch::backends::Cube>(x, weight, bias),
-        Family::Capture if !runs_host_ops(&x.device()) => on_gpu::<Capture>(x, weight, bias),
-        Family::Flex | Family::Capture => composed(x, weight, bias),
-    }
+    let device = x.device();
+    on_kernels!(&device, B => on_gpu::<B>(x, weight, bias), otherwise composed(x, weight, bias))
 }
 
 /// The convolution as one of Burn's operations.
@@ -242,6 +240,14 @@ mod tests {
             let both = [depthwise, composed].map(|convolve| all(convolve, case, DType::F32, &device));
             assert_close(&both[0], &both[1], 1e-5, case);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "of the type of its input")]
+    fn another_type_is_refused() {
+        let device = Device::flex();
+        let weight = Tensor::<3>::zeros([2, 1, 3], &device).cast(DType::BF16);
+        depthwise(Tensor::zeros([1, 4, 2], &device), weight, Tensor::zeros([2], &device));
     }
 
     /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.

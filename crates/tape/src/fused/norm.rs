@@ -9,11 +9,9 @@ use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
-use burn_dispatch::backends::Capture;
 
-use crate::bridge::{Family, family, runs_host_ops};
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
-use crate::kernels::KernelBackend;
+use crate::kernels::{KernelBackend, on_kernels};
 use crate::simd::{sum, vectorized};
 
 /// Normalizes each row of `x` (its last axis) to mean zero and variance one, then multiplies by `scale` and adds
@@ -22,13 +20,17 @@ use crate::simd::{sum, vectorized};
 /// `epsilon` is added to the variance. PyTorch and Burn use 1e-5.
 ///
 /// # Panics
-/// If the last axis, `scale` and `shift` differ in length.
+/// If the last axis, `scale` and `shift` differ in length, or the three tensors in type.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<D> {
     let shape = x.dims();
     let width = shape[D - 1];
     assert!(
         scale.dims() == [width] && shift.dims() == [width],
         "layer norm needs one scale and one shift per value of a row"
+    );
+    assert!(
+        scale.dtype() == x.dtype() && shift.dtype() == x.dtype(),
+        "layer norm needs scale and shift of the type of the rows"
     );
     if is_host(&x) && is_host(&scale) {
         let op = LayerNorm { width, epsilon: epsilon as f32 };
@@ -40,16 +42,11 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<
         3 => x.reshape([shape[0], shape[1], width]),
         _ => x.reshape([1, rows, width]),
     };
-    match family(&device) {
-        #[cfg(feature = "cube")]
-        Family::Cube => {
-            on_gpu::<burn_dispatch::backends::Cube>(of_three(x), scale, shift, epsilon as f32).reshape(shape)
-        }
-        Family::Capture if !runs_host_ops(&device) => {
-            on_gpu::<Capture>(of_three(x), scale, shift, epsilon as f32).reshape(shape)
-        }
-        Family::Flex | Family::Capture => composed(x, scale, shift, epsilon),
-    }
+    on_kernels!(
+        &device,
+        B => on_gpu::<B>(of_three(x), scale, shift, epsilon as f32).reshape(shape),
+        otherwise composed(x, scale, shift, epsilon)
+    )
 }
 
 /// Layer norm of Burn's operations.
@@ -213,6 +210,14 @@ mod tests {
                 ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 2e-4));
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "of the type of the rows")]
+    fn another_type_is_refused() {
+        let device = Device::flex();
+        let scale = Tensor::<1>::zeros([2], &device).cast(FloatDType::BF16);
+        layer_norm(Tensor::<3>::zeros([1, 4, 2], &device), scale, Tensor::zeros([2], &device), 1e-5);
     }
 
     /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
