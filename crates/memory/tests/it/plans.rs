@@ -2,15 +2,17 @@
 //! helps.
 
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use plimsoll_core::{BatchShape, Bytes, Choice, Frames, Precision, Remat};
+use burn::tensor::Device;
+use plimsoll_core::{BatchShape, Bytes, Choice, Frames, HostBatch, Precision, Remat};
 use plimsoll_memory::{
     BackendRules, BucketPlan, Change, Cost, Demand, MemoryLimit, MemoryModel, PlanError, PlanOptions, Speed,
-    StateOption, plan, plan_with,
+    StateOption, Traceable, Traces, plan, plan_with,
 };
 use proptest::prelude::*;
 
-use crate::model::Stacks;
+use crate::model::{Stack, Stacks};
 
 /// A device on which kernel launches, arithmetic and memory traffic all matter.
 const SPEED: Speed = Speed { launch: 3e-6, ..Speed::uniform(1e12, 2e11) };
@@ -243,14 +245,6 @@ fn demand_without_buckets_is_refused() {
 
 #[test]
 fn traces_that_are_known_are_not_made_again() {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-    use burn::tensor::Device;
-    use plimsoll_core::HostBatch;
-    use plimsoll_memory::{Traceable, Traces};
-
-    use crate::model::Stack;
-
     struct Counted(Stacks, AtomicUsize);
 
     impl Traceable for Counted {
