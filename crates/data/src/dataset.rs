@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId};
+use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId, Samples};
 
 use crate::augment::{Augment, AugmentError};
 use crate::batching::SampleMeta;
@@ -95,6 +95,8 @@ pub struct Dataset {
     tokenizer: Tokenizer,
     augment: Option<Augment>,
     voices: Option<Voices>,
+    /// Number of samples of a crop, where samples are sound and not features.
+    crop: Option<Frames>,
     unknown_characters: usize,
     cache: MemoryCache,
     store: Option<FeatureStore>,
@@ -130,8 +132,8 @@ impl Dataset {
             tracing::warn!(unknown_characters, %first, "some characters are not in the vocabulary");
         }
         let cache = MemoryCache::new(Bytes(0));
-        let (augment, voices, store) = (None, None, None);
-        Self { utterances, token_counts, log_mel, tokenizer, augment, voices, unknown_characters, cache, store }
+        let (augment, voices, crop, store) = (None, None, None, None);
+        Self { utterances, token_counts, log_mel, tokenizer, augment, voices, crop, unknown_characters, cache, store }
     }
 
     /// Adds augmentation of every sample that is loaded with a key.
@@ -160,6 +162,17 @@ impl Dataset {
         let added = self.tokenizer.with_language_and_end(Vec::new(), None).len() as u32;
         self.token_counts.iter_mut().for_each(|count| *count += added);
         self.voices = Some(Voices::new(&self.utterances, reference));
+        self
+    }
+
+    /// Prepares the data set for a vocoder: each sample is sound, with one value in a frame, and has no text. Loaded with a
+    /// key it is a crop of `crop` samples at a random place of the recording, followed by silence where the recording is
+    /// shorter. Loaded without a key it is the whole recording.
+    #[must_use]
+    pub fn for_vocoding(mut self, crop: Frames) -> Self {
+        // Batches have at least one token.
+        self.token_counts.iter_mut().for_each(|count| *count = 1);
+        self.crop = Some(crop);
         self
     }
 
@@ -213,6 +226,17 @@ impl Dataset {
         &self.log_mel
     }
 
+    /// Returns the number of values in a frame of a sample: mel bands, or 1 for sound.
+    pub fn frame_width(&self) -> usize {
+        if self.crop.is_some() { 1 } else { self.log_mel.n_mels() }
+    }
+
+    /// Returns the memory that all samples take if all of them are cached.
+    pub fn whole_size(&self) -> Bytes {
+        let all = (0..self.len()).map(|index| u64::from(self.frames(index).0));
+        Bytes::for_values::<f32>(all.sum::<u64>() * self.frame_width() as u64)
+    }
+
     /// Returns the tokenizer that turns texts into tokens.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
@@ -233,17 +257,24 @@ impl Dataset {
         self.cache.used()
     }
 
-    /// Returns the lengths of sample `index`, without reading its audio.
+    /// Returns the lengths of sample `index`, without reading its audio; for a vocoder, those of a crop.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     pub fn meta(&self, index: usize) -> SampleMeta {
+        let (frames, seconds) = match self.crop {
+            Some(crop) => (crop, Samples(u64::from(crop.0)).at(self.log_mel.config().sample_rate)),
+            None => (self.frames(index), self.utterances.duration(index)),
+        };
+        SampleMeta { id: self.utterances.sample(index), frames, tokens: self.token_counts[index], seconds }
+    }
+
+    /// Returns the number of frames of the whole of utterance `index`, without reading its audio.
+    fn frames(&self, index: usize) -> Frames {
         let duration = self.utterances.duration(index);
-        SampleMeta {
-            id: self.utterances.sample(index),
-            frames: self.log_mel.frames_in(duration),
-            tokens: self.token_counts[index],
-            seconds: duration,
+        match self.crop {
+            Some(_) => Frames((duration.0 * f64::from(self.log_mel.config().sample_rate)).round() as u32),
+            None => self.log_mel.frames_in(duration),
         }
     }
 
@@ -261,6 +292,31 @@ impl Dataset {
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     pub fn load(&self, index: usize, key: Option<Key>) -> Result<HostSample, LoadError> {
+        match self.crop {
+            Some(crop) => self.load_sound(index, crop, key),
+            None => self.load_features(index, key),
+        }
+    }
+
+    /// Loads the recording `index`, or with a `key` a crop of it.
+    fn load_sound(&self, index: usize, crop: Frames, key: Option<Key>) -> Result<HostSample, LoadError> {
+        let utterance = self.utterances.get(index);
+        let sound = self.features(index);
+        let mut sound = sound.map_err(|source| LoadError::Audio { name: utterance.id.to_owned(), source })?;
+        if let Some(key) = key {
+            let crop = crop.0 as usize;
+            let last_start = sound.len().saturating_sub(crop) as u64;
+            let first = key.with("crop").below(last_start + 1) as usize;
+            let last = sound.len().min(first + crop);
+            sound.copy_within(first..last, 0);
+            sound.resize(crop, 0.0);
+        }
+        let (id, name) = (SampleId::from_name(utterance.id), utterance.id.to_owned());
+        Ok(HostSample { id, name, features: sound, tokens: vec![0], reference: Vec::new() })
+    }
+
+    /// Loads sample `index` as features.
+    fn load_features(&self, index: usize, key: Option<Key>) -> Result<HostSample, LoadError> {
         let utterance = self.utterances.get(index);
         let augment = self.augment.as_ref().zip(key);
         let speed = augment.map_or(1.0, |(augment, key)| augment.speed(key));
@@ -301,12 +357,17 @@ impl Dataset {
         Ok(reference)
     }
 
-    /// Returns the features of utterance `index` without augmentation, from the memory cache where possible.
+    /// Returns the features of utterance `index` without augmentation, or its sound for a vocoder, from the memory cache
+    /// where possible.
     fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
         if let Some(features) = self.cache.get(index) {
             return Ok(buffers::copy_of(&features));
         }
-        let features = self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?;
+        let features = match self.crop {
+            // Sound is read faster than stored sound.
+            Some(_) => self.audio(index)?.samples,
+            None => self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?,
+        };
         self.cache.keep(index, &features);
         Ok(features)
     }

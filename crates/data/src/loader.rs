@@ -243,11 +243,11 @@ fn load(
             Err(error) => return Err(error),
         }
     }
-    let collate = || HostBatch::collate_with(&samples, dataset.log_mel().n_mels(), grid, |count| buffers.take(count));
+    let collate = || HostBatch::collate_with(&samples, dataset.frame_width(), grid, |count| buffers.take(count));
     let batch = match (samples.is_empty(), is_shared) {
         (false, _) => Some(collate()?),
         (true, false) => None,
-        (true, true) => Some(HostBatch::empty(dataset.log_mel().n_mels(), grid)),
+        (true, true) => Some(HostBatch::empty(dataset.frame_width(), grid)),
     };
     for HostSample { features, reference, .. } in samples {
         plimsoll_audio::buffers::recycle(features);

@@ -1,8 +1,9 @@
 //! Short-time Fourier transforms of waveforms, forward and inverse, as matrix products with a gradient.
 
+use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 use std::fmt::{Debug, Formatter};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::transfer::from_host;
@@ -35,33 +36,41 @@ pub fn reflect(x: Tensor<2>, count: usize) -> Tensor<2> {
     Tensor::cat(vec![mirrored(1), x.clone(), mirrored(n - 1 - count)], 1)
 }
 
-/// Cosines and sines of a Fourier transform as two matrices `[rows, columns]`, computed at their first use.
-#[derive(Clone, Default)]
-struct Waves([Arc<OnceLock<Vec<f32>>>; 2]);
+/// What decides the matrices of a transform: their shape, the period of the waves, and the bits of the window.
+type WavesKey = ([usize; 2], usize, Vec<u32>);
+
+/// Matrices of every transform of the process. They are few and stay until it ends, so a plan of memory that is made before a
+/// run counts them.
+static WAVES: Mutex<BTreeMap<WavesKey, Waves>> = Mutex::new(BTreeMap::new());
+
+/// Cosines and sines of a Fourier transform as two matrices `[rows, columns]`. Equal transforms share them.
+#[derive(Clone)]
+struct Waves {
+    shape: [usize; 2],
+    matrices: Arc<[Vec<f32>; 2]>,
+}
 
 impl Waves {
-    /// Copies both matrices to `device`. `angle` is the place of a row and a column in the period, which has `period` places,
-    /// and the factor of its wave.
-    fn send(
-        &self,
-        shape: [usize; 2],
-        period: usize,
-        angle: impl Fn(usize, usize) -> (usize, f32),
-        device: &Device,
-    ) -> [Tensor<2>; 2] {
-        let matrix = |table: &OnceLock<Vec<f32>>, wave: fn(f64) -> f64| {
-            let values = || {
-                let period: Vec<f32> = (0..period).map(|n| wave(TAU * n as f64 / period as f64) as f32).collect();
-                let value = |(row, column)| {
-                    let (place, factor) = angle(row, column);
-                    period[place % period.len()] * factor
-                };
-                (0..shape[0]).flat_map(|row| (0..shape[1]).map(move |column| (row, column))).map(value).collect()
+    /// Returns the matrices of this shape. `angle` is the place of a row and a column in the period, which has `period` places,
+    /// and the factor of its wave; it depends on shape, period and `window` alone.
+    fn new(shape: [usize; 2], period: usize, window: &[f32], angle: impl Fn(usize, usize) -> (usize, f32)) -> Self {
+        let key = (shape, period, window.iter().map(|weight| weight.to_bits()).collect());
+        let mut known = WAVES.lock().unwrap_or_else(PoisonError::into_inner);
+        let matrix = |wave: fn(f64) -> f64| {
+            let period: Vec<f32> = (0..period).map(|n| wave(TAU * n as f64 / period as f64) as f32).collect();
+            let value = |(row, column)| {
+                let (place, factor) = angle(row, column);
+                period[place % period.len()] * factor
             };
-            from_host(shape, device, || table.get_or_init(values).clone())
+            (0..shape[0]).flat_map(|row| (0..shape[1]).map(move |column| (row, column))).map(value).collect()
         };
-        let [cosines, sines] = &self.0;
-        [matrix(cosines, f64::cos), matrix(sines, f64::sin)]
+        let new = || Self { shape, matrices: Arc::new([matrix(f64::cos), matrix(f64::sin)]) };
+        known.entry(key).or_insert_with(new).clone()
+    }
+
+    /// Copies both matrices to `device`.
+    fn send(&self, device: &Device) -> [Tensor<2>; 2] {
+        self.matrices.each_ref().map(|matrix| from_host(self.shape, device, || matrix.clone()))
     }
 }
 
@@ -89,7 +98,9 @@ impl Stft {
     /// If the window is empty or longer than the transform, or `hop` is 0.
     pub fn new(n_fft: usize, hop: usize, window: Vec<f32>) -> Self {
         assert!((1..=n_fft).contains(&window.len()) && hop > 0, "a transform of {n_fft} every {hop}");
-        Self { n_fft, hop, window, waves: Waves::default() }
+        let angle = |sample: usize, bin: usize| (sample * bin % n_fft, window[sample]);
+        let waves = Waves::new([window.len(), n_fft / 2 + 1], n_fft, &window, angle);
+        Self { n_fft, hop, window, waves }
     }
 
     /// Returns the number of bins of a spectrum.
@@ -113,8 +124,7 @@ impl Stft {
     /// If the waveforms are shorter than a frame.
     pub fn power(&self, x: Tensor<2>) -> Tensor<3> {
         let ([b, n], w, k) = (x.dims(), self.frame_length(), self.bins());
-        let angle = |sample: usize, bin: usize| (sample * bin % self.n_fft, self.window[sample]);
-        let waves = self.waves.send([w, k], self.n_fft, angle, &x.device());
+        let waves = self.waves.send(&x.device());
         let frames = windows::cut(x.reshape([b, 1, n, 1]), [1, w], [1, self.hop], [0, 0]);
         let t = frames.dims()[2];
         let frames: Tensor<2> = frames.reshape([b * t, w]);
@@ -151,7 +161,12 @@ impl InverseStft {
     pub fn new(hop: usize, before: usize, window: Vec<f32>) -> Self {
         let w = window.len();
         assert!(w > 0 && w.is_multiple_of(2) && hop > 0 && before + hop <= w, "{w} samples every {hop} after {before}");
-        Self { hop, before, window, waves: Waves::default() }
+        let angle = |bin: usize, sample: usize| {
+            let both_sides = if bin == 0 || bin == w / 2 { 1.0 } else { 2.0 };
+            (sample * bin % w, both_sides * window[sample] / w as f32)
+        };
+        let waves = Waves::new([w / 2 + 1, w], w, &window, angle);
+        Self { hop, before, window, waves }
     }
 
     /// Returns the number of bins of a spectrum.
@@ -168,11 +183,7 @@ impl InverseStft {
     /// the samples of the padding are 0. Spectra have at least fp32: fewer bits would be heard as noise.
     pub fn forward(&self, real: Tensor<3>, imaginary: Tensor<3>, lengths: &Lengths) -> Tensor<2> {
         let ([b, t, k], w) = (real.dims(), self.window.len());
-        let angle = |bin: usize, sample: usize| {
-            let both_sides = if bin == 0 || bin == w / 2 { 1.0 } else { 2.0 };
-            (sample * bin % w, both_sides * self.window[sample] / w as f32)
-        };
-        let [cosines, sines] = self.waves.send([k, w], w, angle, &real.device());
+        let [cosines, sines] = self.waves.send(&real.device());
         let rows = |x: Tensor<3>| lengths.clear_padding(x).reshape([b * t, k]);
         let frames = rows(real).matmul(cosines) - rows(imaginary).matmul(sines);
         let sum = windows::overlap_add(frames.reshape([b, t, w]), self.hop);

@@ -86,6 +86,7 @@ fn sizes(config: &RunConfig) -> String {
                 (of_width(model.text_layers, model.text_dim), of_width(model.decoder_layers, model.decoder_dim));
             format!("text encoder with {text}, decoder with {decoder}")
         }
+        Task::Vocoder => of_width(config.model.vocoder_layers as usize, config.model.d_model as usize),
     }
 }
 

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::environment;
 use crate::terminal::Terminal;
-use plimsoll_recipes::config::{ConfigArgs, RunConfig, load};
+use plimsoll_recipes::config::{ConfigArgs, RunConfig, Task, load};
 use plimsoll_recipes::corpus;
 use plimsoll_recipes::mapping::ModelPlan;
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, with_model};
 use plimsoll_recipes::{data, mapping};
 
 /// Bytes of a parameter in fp32.
@@ -61,10 +61,13 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the vocabulary size: as configured, or as training would derive it from its texts.
+/// Returns the vocabulary size: as configured, or as training would derive it from its texts; 0 for a vocoder.
 fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     if let Some(vocabulary) = config.model.vocabulary {
         return Ok(vocabulary as usize);
+    }
+    if config.task == Task::Vocoder {
+        return Ok(0);
     }
     if config.data.manifest.is_none() && !corpus::exists(&config.data) {
         let message = "the vocabulary size is unknown: there is no corpus to derive it from";
@@ -108,11 +111,8 @@ impl Part {
 
 impl Sizes {
     fn new(model: ModelPlan, log_mel: LogMel) -> Self {
-        let (parameters, counted) = on_capture_device(|device| match &model {
-            ModelPlan::Recognizer(model) => count_module(model.init_unseeded(device)),
-            ModelPlan::Synthesizer(model) => count_module(model.init_unseeded(device)),
-            ModelPlan::Parallel(model) => count_module(model.init_unseeded(device)),
-        });
+        let (parameters, counted) =
+            on_capture_device(|device| with_model!(&model, model => count_module(model.init_unseeded(device))));
         Self { model, log_mel, parameters, parts: parts(&counted) }
     }
 
@@ -123,7 +123,7 @@ impl Sizes {
         let positions = match &self.model {
             ModelPlan::Recognizer(model) => model.frames_after(frames),
             ModelPlan::Synthesizer(model) => model.steps(frames),
-            ModelPlan::Parallel(_) => frames,
+            ModelPlan::Parallel(_) | ModelPlan::Vocoder(_) => frames,
         };
         (frames, positions)
     }
@@ -135,6 +135,7 @@ impl Sizes {
             ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),
             ModelPlan::Synthesizer(model) => (model.features, model.vocabulary, "steps of the decoder"),
             ModelPlan::Parallel(model) => (model.features, model.vocabulary, "all at once"),
+            ModelPlan::Vocoder(model) => (model.vocoder.features.n_mels, 0, "all at once"),
         }
     }
 
@@ -173,6 +174,11 @@ impl Sizes {
                 "decoder_dim": model.decoder_dim,
                 "decoder_layers": model.decoder_layers,
             }),
+            ModelPlan::Vocoder(model) => json!({
+                "d_model": model.vocoder.dim,
+                "layers": model.vocoder.layers,
+                "crop_samples": model.crop,
+            }),
         };
         if let (Value::Object(json), Value::Object(sizes)) = (&mut json, sizes) {
             json.extend(sizes);
@@ -199,7 +205,9 @@ impl Sizes {
             "  training    {trained} with gradients and both moments of AdamW; activations are not included"
         );
         let _ = writeln!(text, "  features    {bands} mel bands, a frame every {hop}");
-        let _ = writeln!(text, "  vocabulary  {}", counted(thousands(vocabulary as u64), "token"));
+        if vocabulary > 0 {
+            let _ = writeln!(text, "  vocabulary  {}", counted(thousands(vocabulary as u64), "token"));
+        }
         for seconds in [10.0, 30.0] {
             let (before, after) = self.frames(seconds);
             let (before, after) = (thousands(before.into()), thousands(after.into()));
@@ -249,7 +257,7 @@ fn parts(counted: &[(String, u64)]) -> Vec<Part> {
 fn part_of(parameter: &str) -> (String, usize) {
     let fields: Vec<&str> = parameter.split('.').collect();
     // These have parts of their own.
-    let depth = if ["decoder", "text", "voice"].contains(&fields[0]) { 2 } else { 1 };
+    let depth = if ["decoder", "text", "voice", "vocoder", "discriminators"].contains(&fields[0]) { 2 } else { 1 };
     let (name, inside) = fields.split_at(depth.min(fields.len()));
     let block = inside.first().and_then(|field| field.parse().ok()).unwrap_or(0);
     (name.join("."), block)

@@ -20,9 +20,8 @@ use plimsoll_recipes::config::{
 };
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::invocation::command;
-use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::target::{Target, targets};
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, with_model};
 
 /// Arguments of `optimize`.
 #[derive(Debug, Args)]
@@ -52,11 +51,7 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     let builder = DemandBuilder::for_run(config, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let bar = spinner("searching the smallest change that fits");
-    let found = match &builder.model {
-        ModelPlan::Recognizer(model) => optimized(model, &builder, &targets),
-        ModelPlan::Synthesizer(model) => optimized(model, &builder, &targets),
-        ModelPlan::Parallel(model) => optimized(model, &builder, &targets),
-    };
+    let found = with_model!(&builder.model, model => optimized(model, &builder, &targets));
     bar.finish_and_clear();
     let Optimized { plans, changes } = match found? {
         Ok(found) => found,

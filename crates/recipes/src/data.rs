@@ -69,6 +69,13 @@ pub(crate) struct Preparation<'a> {
     pub(crate) is_dry: bool,
 }
 
+impl<'a> Preparation<'a> {
+    /// Returns the tokenizer of the model of the earlier run, if there is one and its model reads texts.
+    fn tokenizer(&self) -> Option<&'a Tokenizer> {
+        self.earlier.and_then(|earlier| earlier.tokenizer.as_ref())
+    }
+}
+
 /// Reads the utterances of `config`, and divides them into training and validation. Makes the built-in corpus first if
 /// `config` names no manifest and it does not exist.
 ///
@@ -101,8 +108,8 @@ pub(crate) fn prepare_as(
     let data = &config.data;
     let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
     let mut divided = divide(config, &log_mel, preparation, reporter)?;
-    let tokenizer = match preparation.earlier {
-        Some(earlier) => earlier.tokenizer.clone(),
+    let tokenizer = match preparation.tokenizer() {
+        Some(known) => known.clone(),
         None => tokenizer(config, &divided.training)?,
     };
     if preparation.earlier.is_none() && learns_pieces(config) {
@@ -127,6 +134,7 @@ pub(crate) fn prepare_as(
         let dataset = match config.task {
             Task::Asr => dataset,
             Task::Tts => dataset.for_synthesis(mapping::reference_frames(config)),
+            Task::Vocoder => dataset.for_vocoding(mapping::crop(config)),
         };
         Ok::<_, Failure>(dataset)
     };
@@ -165,8 +173,8 @@ fn divide(
 ) -> Result<Divided, Failure> {
     let data = &config.data;
     // A tokenizer that is still to be learned counts later.
-    let known = match preparation.earlier {
-        Some(earlier) => Some(earlier.tokenizer.clone()),
+    let known = match preparation.tokenizer() {
+        Some(known) => Some(known.clone()),
         None => data.tokenizer_file.as_ref().map(Tokenizer::from_file).transpose().invalid()?,
     };
     let count = match &known {
@@ -327,7 +335,11 @@ impl PreparedData {
         for index in (0..all).step_by(step) {
             // Training reports the files that cannot be read.
             let Ok(sample) = self.training.load(index, None) else { continue };
-            for value in sample.features.into_iter().map(f64::from) {
+            let mels = match self.training.frame_width() {
+                1 => self.training.log_mel().extract(&sample.features),
+                _ => sample.features,
+            };
+            for value in mels.into_iter().map(f64::from) {
                 count += 1.0;
                 sum += value;
                 squares += value * value;

@@ -19,6 +19,7 @@ use crate::mapping::{self, ModelPlan};
 use crate::reporter::Reporter;
 use crate::resolve;
 use crate::target::Target;
+use crate::with_model;
 
 /// Vocabulary size of a character model, if neither the configuration nor a corpus gives it.
 const CHARACTERS: usize = 64;
@@ -213,11 +214,7 @@ impl DemandBuilder {
 
     /// Returns whether the configuration fits `budget` on `target` at best.
     fn fits(&self, target: &Target, budget: Bytes) -> Result<bool, TraceError> {
-        match &self.model {
-            ModelPlan::Recognizer(model) => self.traceable_fits(model, target, budget),
-            ModelPlan::Synthesizer(model) => self.traceable_fits(model, target, budget),
-            ModelPlan::Parallel(model) => self.traceable_fits(model, target, budget),
-        }
+        with_model!(&self.model, model => self.traceable_fits(model, target, budget))
     }
 
     fn traceable_fits<S: Traceable + Sync>(

@@ -8,6 +8,7 @@ use plimsoll_audio::LogMelConfig;
 use plimsoll_data::{CorpusFingerprint, SplitBy};
 use plimsoll_speech::asr::RecognizerMetadata;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, SpeechConfig, SynthesizerConfig};
+use plimsoll_speech::vocoder::{VocoderConfig, VocoderMetadata};
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::RunState;
@@ -24,13 +25,13 @@ pub(crate) const UTTERANCES: &str = "utterances.jsonl";
 pub struct EarlierRun {
     /// Identity of the run; empty for a run of an older version.
     pub id: String,
-    /// Tokenizer of the model.
-    pub tokenizer: Tokenizer,
+    /// Tokenizer of the model; `None` for a vocoder, which reads no text.
+    pub tokenizer: Option<Tokenizer>,
     /// Features of the model.
     pub features: LogMelConfig,
     /// State in the newest checkpoint.
     pub state: RunState,
-    /// Statistics of the training data that a synthesizer was built with; `None` for a recognizer.
+    /// Statistics of the training data that the model was built with; `None` for a recognizer.
     pub statistics: Option<(MelNormalization, LengthBounds)>,
     /// Fingerprint of the utterances; `None` if its file is missing or damaged.
     pub corpus: Option<CorpusFingerprint>,
@@ -51,10 +52,11 @@ impl EarlierRun {
         let (run, tokenizer, features, statistics) = match task {
             Task::Asr => {
                 let metadata = RecognizerMetadata::read(folder).invalid()?;
-                (metadata.run, metadata.tokenizer, metadata.features, None)
+                (metadata.run, Some(metadata.tokenizer), metadata.features, None)
             }
             Task::Tts if files.kind().invalid()? == ParallelConfig::KIND => synthesizer::<ParallelConfig>(folder)?,
             Task::Tts => synthesizer::<SynthesizerConfig>(folder)?,
+            Task::Vocoder => vocoder(folder)?,
         };
         let lines = File::open(folder.join(UTTERANCES)).map(BufReader::new);
         let corpus = lines.and_then(CorpusFingerprint::read_lines).ok().flatten();
@@ -72,9 +74,17 @@ impl EarlierRun {
 }
 
 /// Facts of a model that [`EarlierRun`] keeps: run, tokenizer, features and statistics.
-type ModelFacts = (Option<String>, Tokenizer, LogMelConfig, Option<(MelNormalization, LengthBounds)>);
+type ModelFacts = (Option<String>, Option<Tokenizer>, LogMelConfig, Option<(MelNormalization, LengthBounds)>);
+
+/// Reads the facts of a vocoder, which has no limits on lengths.
+fn vocoder(folder: &Path) -> Result<ModelFacts, Failure> {
+    let VocoderMetadata { model, run, .. } = VocoderMetadata::read(folder).invalid()?;
+    let VocoderConfig { features, mel_mean, mel_std, .. } = model.vocoder;
+    let normalization = MelNormalization { mean: mel_mean as f32, std: mel_std as f32 };
+    Ok((run, None, features, Some((normalization, LengthBounds::default()))))
+}
 
 fn synthesizer<C: SpeechConfig>(folder: &Path) -> Result<ModelFacts, Failure> {
     let metadata = ModelMetadata::<C>::read(folder).invalid()?;
-    Ok((metadata.run, metadata.tokenizer, metadata.features, Some(metadata.model.statistics())))
+    Ok((metadata.run, Some(metadata.tokenizer), metadata.features, Some(metadata.model.statistics())))
 }

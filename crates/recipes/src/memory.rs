@@ -10,11 +10,12 @@ use crate::demand::{DemandBuilder, TargetPlans};
 use crate::device::TrainingDevice;
 use crate::error::Failure;
 use crate::invocation::command;
-use crate::mapping::{self, ModelPlan};
+use crate::mapping;
 use crate::memory_plan::MemoryPlan;
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
 use crate::target::Target;
+use crate::with_model;
 
 /// Maximum number of batches that a loader holds if the configuration does not set it, including the batch of the
 /// current step.
@@ -49,7 +50,7 @@ impl MemoryRequest<'_> {
         let (config, budget) = (&run.config, run.training.budget);
         let Some(target) = target else { return Ok(None) };
         let metas = prepared.training.metas();
-        let builder = DemandBuilder::from_corpus(config.clone(), run.model, &prepared.grid, &metas);
+        let builder = DemandBuilder::from_corpus(config.clone(), run.model.clone(), &prepared.grid, &metas);
         let is_host = matches!(target, Target::Host { .. });
         // On the CPU replicas share the memory, and the process needs memory beside them.
         let sharing_replicas = if is_host { run.training.own_replicas.max(1) as u64 } else { 1 };
@@ -65,11 +66,7 @@ impl MemoryRequest<'_> {
         let fixed = (budget.is_none() && is_host)
             .then(|| run.training.micro_batch.div_ceil(run.training.lanes.max(1)).max(1) as u32);
         let progress = reporter.progress("planning memory", None);
-        let found = match &builder.model {
-            ModelPlan::Recognizer(model) => plans(model, &builder, target, (available, fixed)),
-            ModelPlan::Synthesizer(model) => plans(model, &builder, target, (available, fixed)),
-            ModelPlan::Parallel(model) => plans(model, &builder, target, (available, fixed)),
-        };
+        let found = with_model!(&builder.model, model => plans(model, &builder, target, (available, fixed)));
         drop(progress);
         let found = match found {
             Ok(found) => found,
@@ -115,13 +112,10 @@ impl MemoryRequest<'_> {
     /// waiting batches.
     fn outside_model(&self, metas: &[SampleMeta]) -> Bytes {
         let (config, prepared) = (&self.run.config, self.prepared);
-        let width = prepared.training.log_mel().n_mels() as u64;
-        let frame = width * size_of::<f32>() as u64;
-        let training: u64 = metas.iter().map(|meta| u64::from(meta.frames.0) * frame).sum();
-        let held_out = prepared.validation.metas();
-        let validation: u64 = held_out.iter().map(|meta| u64::from(meta.frames.0) * frame).sum();
+        let frame = prepared.training.frame_width() as u64 * size_of::<f32>() as u64;
         let [training_cache, validation_cache] = cache_shares(config);
-        let cached = training.min(training_cache.0) + validation.min(validation_cache.0);
+        let cached = prepared.training.whole_size().0.min(training_cache.0)
+            + prepared.validation.whole_size().0.min(validation_cache.0);
         let longest = metas.iter().map(|meta| u64::from(meta.frames.0)).max().unwrap_or(0);
         let utterances = u64::from(mapping::utterances_at_length(config, metas, longest as u32));
         let batches = config.data.prefetch_buffer_size.map_or(LOADED_BATCHES, |ready| u64::from(ready) + 2);

@@ -18,20 +18,23 @@ use crate::error::{Failure, FailureExt};
 use crate::mapping::{self, ModelPlan};
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
 use crate::target::Target;
+use crate::with_model;
 
 /// Checks `config` for requests that are impossible on every machine, before any work starts.
 ///
 /// # Errors
 /// If the features of a synthesizer cannot become sound, if nothing ends the run, or if settings of the batch conflict.
 pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
-    if config.task == Task::Tts {
-        // The output of a synthesizer must become sound again.
+    if config.task != Task::Asr {
+        // The features must become sound again.
         let features = mapping::features(&config.features);
         Vocoder::new(&features).map_err(|error| {
-            Failure::invalid(
-                error.to_string(),
-                "`--set features.preset=myxtts` has features that a synthesizer can say",
-            )
+            Failure::invalid(error.to_string(), "`--set features.preset=myxtts` has features that can become sound")
+        })?;
+    }
+    if config.task == Task::Vocoder {
+        mapping::vocoder(config).check().map_err(|error| {
+            Failure::invalid(error.to_string(), "data.crop_seconds, [features] and [model] decide it")
         })?;
     }
     let training = &config.training;
@@ -96,12 +99,8 @@ pub(crate) fn resolve(
             model.with_statistics(normalization, length_bounds)
         }
     };
-    let parameters = on_capture_device(|device| match &model {
-        ModelPlan::Recognizer(model) => trained(model.init_unseeded(device), config),
-        ModelPlan::Synthesizer(model) => trained(model.init_unseeded(device), config),
-        ModelPlan::Parallel(model) => trained(model.init_unseeded(device), config),
-    });
-    let parameters = parameters?;
+    let parameters =
+        on_capture_device(|device| with_model!(&model, model => trained(model.init_unseeded(device), config)))?;
     let data = data(config, prepared);
     let extra_steps = resumed.map_or(0, |resumed| resumed.extra_steps(data.batches_in_epoch));
     let training = training(config, &model, &data, (device, target), extra_steps)?;
@@ -162,7 +161,7 @@ fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
         padded_shapes: shapes.len(),
         padding: 1.0 - frames as f64 / cells.max(1) as f64,
         training_utterances: metas.len(),
-        training_seconds: metas.iter().map(|meta| meta.seconds).sum::<Seconds>(),
+        training_seconds: prepared.training.utterances().iter().map(|utterance| utterance.duration).sum::<Seconds>(),
         validation_utterances: prepared.validation.len(),
         held_out: prepared.held_out,
         left_out: prepared.left_out.clone(),

@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_core::{BatchSource, Key, Position};
+use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
 use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
 use plimsoll_speech::audio::{LogMel, LogMelConfig, Vocoder, read_audio, write_wav};
-use plimsoll_speech::vocoder::{CropSource, NeuralVocoder, VocoderStream, VocoderTask, VocoderTaskConfig};
+use plimsoll_speech::vocoder::{NeuralVocoder, VocoderTask, VocoderTaskConfig};
 use plimsoll_tape::count;
 use plimsoll_train::{AdamWConfig, Governor, Schedule, Shape, Trainer, TrainerConfig};
 
@@ -39,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let features = LogMelConfig { sample_rate: 16_000, win_length: 800, hop_length: 200, ..preset()? };
     let (train, held_out) = recordings(&folder, features.sample_rate)?;
-    let task = train_vocoder(&VocoderTaskConfig::recommended(features.clone()), train, steps)?;
+    let task = train_vocoder(&VocoderTaskConfig::recommended(features.clone()), &train, steps)?;
     compare(&task.valid().vocoder().clone(), &features, &held_out, &out)
 }
 
@@ -78,7 +77,26 @@ fn recordings(folder: &Path, rate: u32) -> Result<(Recordings, Recordings), Box<
     Ok((train, held_out))
 }
 
-fn train_vocoder(config: &VocoderTaskConfig, train: Recordings, steps: u64) -> Result<VocoderTask, Box<dyn Error>> {
+/// Cuts a crop at a random place of each of some random recordings.
+fn crops(train: &Recordings, crop: usize, key: Key) -> Result<HostBatch, plimsoll_core::BatchError> {
+    let cut = |index: u64| {
+        let key = key.at(index);
+        let recording = &train[key.with("recording").below(train.len() as u64) as usize];
+        let from = key.with("place").below(recording.len().saturating_sub(crop) as u64 + 1) as usize;
+        let mut features = recording[from..recording.len().min(from + crop)].to_vec();
+        features.resize(crop, 0.0);
+        HostSample {
+            id: SampleId(key.bits()),
+            name: index.to_string(),
+            features,
+            tokens: vec![0],
+            reference: Vec::new(),
+        }
+    };
+    HostBatch::collate(&(0..BATCH as u64).map(cut).collect::<Vec<_>>(), 1, &Grid::default())
+}
+
+fn train_vocoder(config: &VocoderTaskConfig, train: &Recordings, steps: u64) -> Result<VocoderTask, Box<dyn Error>> {
     let task = config.init(&Device::flex().autodiff(), Key::new(1));
     println!("{} parameters, {} of them in the vocoder", count(&task), count(task.vocoder()));
     let schedule = Schedule { shape: Shape::Cosine, peak: 2e-3, last: 2e-5, warmup: 50, total: steps };
@@ -86,11 +104,9 @@ fn train_vocoder(config: &VocoderTaskConfig, train: Recordings, steps: u64) -> R
     let trainer_config =
         TrainerConfig { optimizer, lanes: LANES, clip_norm: 50.0, ..TrainerConfig::new(schedule, Key::new(1)) };
     let mut trainer = Trainer::new(task, trainer_config, Governor::new(BATCH));
-    let mut crops = CropSource::new(Arc::new(train), config.crop, BATCH, Key::new(2), Position::default());
     let (begin, mut sums, mut counted) = (Instant::now(), BTreeMap::<&str, f64>::new(), 0);
-    for _ in 0..steps {
-        let delivered = crops.next_batch().ok_or("the source is endless")??;
-        let report = trainer.step(&delivered.batch)?;
+    for step in 0..steps {
+        let report = trainer.step(&crops(train, config.crop, Key::new(2).at(step))?)?;
         report.parts.iter().for_each(|(name, value)| *sums.entry(name).or_default() += value);
         counted += 1;
         if report.step % 50 == 0 || report.step == steps {
@@ -138,7 +154,7 @@ fn compare(
         started.elapsed().as_secs_f64() / seconds
     };
     let whole = timed(&|| drop(generate(vocoder, &truth)));
-    let chunks = timed(&|| drop(streamed(vocoder, &truth)));
+    let chunks = timed(&|| drop(vocoder.waveform(&truth, CHUNK)));
     let iterated = timed(&|| drop(griffin_lim.waveform(&truth)));
     println!(
         "seconds for a second of sound on one thread: neural {whole:.3}, in chunks {chunks:.3}, Griffin-Lim {iterated:.3}"
@@ -150,11 +166,4 @@ fn generate(vocoder: &NeuralVocoder, mels: &[f32]) -> Vec<f32> {
     let width = vocoder.config().features.n_mels;
     let mels = Tensor::from_data(TensorData::new(mels.to_vec(), [1, mels.len() / width, width]), &Device::flex());
     vocoder.generate(mels).into_data().try_into_vec().expect("samples are in fp32")
-}
-
-fn streamed(vocoder: &NeuralVocoder, mels: &[f32]) -> Vec<f32> {
-    let mut stream = VocoderStream::new(vocoder, CHUNK);
-    let mut samples = stream.push(mels);
-    samples.extend(stream.finish());
-    samples
 }

@@ -25,6 +25,7 @@ fn in_words(kind: &str) -> String {
         "asr" => "a recognizer".into(),
         "tts" => "an autoregressive synthesizer".into(),
         "parallel_tts" => "a parallel synthesizer".into(),
+        "vocoder" => "a vocoder".into(),
         other => format!("a model of the kind `{other}`"),
     }
 }
@@ -129,6 +130,14 @@ pub enum ModelError {
     /// The features cannot be turned back into sound, which a synthesizer needs.
     #[error(transparent)]
     Vocoder(#[from] VocoderError),
+    /// A vocoder was trained with other features than those of the synthesizer.
+    #[error("the vocoder was trained with other features ({vocoder}) than the synthesizer ({model})")]
+    OtherFeatures {
+        /// Features of the vocoder, in words.
+        vocoder: String,
+        /// Features of the synthesizer, in words.
+        model: String,
+    },
     /// The configuration of the features is invalid.
     #[error(transparent)]
     Features(#[from] FeatureError),
@@ -167,7 +176,13 @@ impl ModelFolder<'_> {
         self.0.join("voice.wav")
     }
 
-    /// Reads the kind of the model in the folder, `asr` or `tts`; `unknown` where `model.json` names no kind.
+    /// Returns the path of the folder with the vocoder of a synthesizer, which an export of a vocoder can fill. Without it the
+    /// synthesizer speaks with Griffin-Lim.
+    pub fn vocoder(self) -> PathBuf {
+        self.0.join("vocoder")
+    }
+
+    /// Reads the kind of the model in the folder, such as `asr`, `tts` or `vocoder`; `unknown` where `model.json` names no kind.
     ///
     /// # Errors
     /// [`ModelError::NoModel`], [`ModelError::Io`] or [`ModelError::Format`] when `model.json` is missing, unreadable

@@ -1,12 +1,14 @@
-//! Lets the memory planner trace both kinds of models without data and without a GPU.
+//! Lets the memory planner trace all kinds of models without data and without a GPU.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use plimsoll_core::{BatchShape, Grid, HostBatch, SampleId};
 use plimsoll_memory::Traceable;
+use plimsoll_tape::transfer::from_host;
 use plimsoll_tape::{Pass, Task, TensorBatch};
 
 use crate::asr::{Recognizer, RecognizerConfig};
 use crate::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
+use crate::vocoder::{VocoderTask, VocoderTaskConfig};
 
 /// Makes a batch of silent utterances that all have the full length of `shape`, so that the batch needs the most
 /// memory. Each utterance has a voice reference of `reference` frames.
@@ -87,5 +89,25 @@ impl Traceable for ParallelConfig {
     fn validate(&self, task: &ParallelSynthesizer, batch: &TensorBatch) {
         let _ = task.loss(batch, &Pass::inference());
         task.trace_generation(batch);
+    }
+}
+
+impl Traceable for VocoderTaskConfig {
+    type Task = VocoderTask;
+
+    fn init(&self, device: &Device) -> VocoderTask {
+        self.init_unseeded(device)
+    }
+
+    fn batch(&self, shape: BatchShape) -> HostBatch {
+        batch(shape, 1, 1, 0)
+    }
+
+    /// Generates one chunk of sound per recording, as the validation of a vocoder does.
+    fn validate(&self, task: &VocoderTask, samples: &Tensor<2>) {
+        let shape =
+            [samples.dims()[0], self.chunk_frames() + 2 * self.vocoder.context_frames(), self.vocoder.features.n_mels];
+        let mels: Tensor<3> = from_host(shape, &samples.device(), || vec![0.0; shape.iter().product()]);
+        let _ = task.vocoder().generate(mels);
     }
 }

@@ -147,3 +147,41 @@ fn errors_name_the_utterance() {
     let other = Dataset::new(dataset.utterances.part([0]), dataset.log_mel, Tokenizer::characters(["x"]));
     assert!(other.unknown_characters() > 0);
 }
+
+#[test]
+fn a_vocoder_gets_crops_of_recordings() {
+    let folder = TempDir::new().unwrap();
+    let crop = Frames(4_000);
+    let sound = |cache| dataset(&folder, None, cache).for_vocoding(crop);
+    let (cached, uncached) = (sound(Bytes::mib(8)), sound(Bytes(0)));
+    let mut starts = std::collections::BTreeSet::new();
+    for index in 0..cached.len() {
+        let whole = cached.load(index, None).unwrap();
+        let meta = cached.meta(index);
+        assert_eq!((meta.frames, meta.tokens, whole.tokens.len()), (crop, 1, 1));
+        assert_eq!(whole.features.len(), cached.frames(index).0 as usize);
+        for key in (0..8).map(Key::new) {
+            let sample = cached.load(index, Some(key)).unwrap();
+            assert_eq!(sample, uncached.load(index, Some(key)).unwrap());
+            assert_eq!(sample.features.len(), 4_000);
+            let last = whole.features.len().saturating_sub(4_000);
+            let start = (0..=last).find(|&at| {
+                let part = &whole.features[at..whole.features.len().min(at + 4_000)];
+                sample.features[..part.len()] == *part && sample.features[part.len()..].iter().all(|&s| s == 0.0)
+            });
+            starts.insert(start.expect("a crop is a part of its recording"));
+        }
+    }
+    assert!(starts.len() > 10, "{starts:?}");
+    assert_eq!((cached.frame_width(), cached.whole_size()), (1, cached.cached_bytes()));
+}
+
+#[test]
+fn a_recording_that_is_shorter_than_a_crop_is_followed_by_silence() {
+    let folder = TempDir::new().unwrap();
+    let dataset = dataset(&folder, None, Bytes(0)).for_vocoding(Frames(1 << 20));
+    let (whole, crop) = (dataset.load(0, None).unwrap(), dataset.load(0, Some(Key::new(1))).unwrap());
+    assert_eq!(crop.features.len(), 1 << 20);
+    assert_eq!(crop.features[..whole.features.len()], whole.features);
+    assert!(crop.features[whole.features.len()..].iter().all(|&sample| sample == 0.0));
+}

@@ -6,7 +6,9 @@ mod report;
 mod synthesis;
 mod table;
 mod utterances;
+mod vocoding;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,6 +21,7 @@ use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::{RecognizerMetadata, Transcription};
 use plimsoll_speech::tts::is_synthesizer;
+use plimsoll_speech::vocoder::VocoderMetadata;
 
 use crate::number::number_above_0;
 use crate::output::{ForceFlag, OutputFile};
@@ -43,13 +46,16 @@ pub(crate) struct EvalArgs {
     /// Number of the worst utterances to show.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) worst: usize,
-    /// Expected task, asr or tts; another one is an error. Default: the task of the run.
-    #[arg(long, value_parser = ["asr", "tts"])]
+    /// Expected task: asr, tts or vocoder; another one is an error. Default: the task of the run.
+    #[arg(long, value_parser = ["asr", "tts", "vocoder"])]
     pub(crate) task: Option<String>,
     /// Run or exported folder of a recognizer that transcribes the speech of a synthesizer, for its CER and WER.
     #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) judge: Option<PathBuf>,
-    /// Write the speech of a synthesizer into this folder, one WAV file per utterance.
+    /// Run of a trained vocoder, or folder of an exported one, which makes the sound of a synthesizer.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
+    pub(crate) vocoder: Option<PathBuf>,
+    /// Write the speech of a synthesizer, or the sound of a vocoder, into this folder, one WAV file per utterance.
     #[arg(long, value_name = "DIR")]
     pub(crate) out_dir: Option<PathBuf>,
     /// Evaluate only the first N utterances.
@@ -91,21 +97,45 @@ pub(crate) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let kind = ModelFolder(&args.run).kind().invalid()?;
     let found = if is_synthesizer(&kind) { "tts" } else { &kind };
     if let Some(task) = args.task.as_deref().filter(|task| *task != found) {
-        let kind = |task: &str| if task == "asr" { "a recognizer" } else { "a synthesizer" };
+        let kind = |task: &str| match task {
+            "asr" => "a recognizer",
+            "vocoder" => "a vocoder",
+            _ => "a synthesizer",
+        };
         let message = format!("{} holds {}, and not {}", args.run.display(), kind(found), kind(task));
         return Err(Failure::invalid(message, "leave out --task: the run records it"));
     }
-    match is_synthesizer(&kind) {
-        true => synthesis::eval(args),
-        false => recognition(args),
+    match kind.as_str() {
+        VocoderMetadata::KIND => vocoding::eval(args),
+        _ if is_synthesizer(&kind) => synthesis::eval(args),
+        _ => recognition(args),
     }
 }
 
+/// Returns the name of the file for the sound of the utterance `id`, which can hold any character.
+fn sound_file(id: &str) -> String {
+    let name: String = id.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+    name + ".wav"
+}
+
+/// Checks the folder for the sound of the utterances `ids`, and creates it: no file in it may be overwritten unless `args` say
+/// so.
+fn prepare_folder<'a>(args: &EvalArgs, ids: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    let Some(folder) = &args.out_dir else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(|error| {
+        Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
+    })?;
+    for id in ids {
+        OutputFile::new(&folder.join(sound_file(id)), "--out-dir", args.overwrite)?;
+    }
+    Ok(())
+}
+
 fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    if args.judge.is_some() || args.out_dir.is_some() {
+    if args.judge.is_some() || args.out_dir.is_some() || args.vocoder.is_some() {
         let message =
-            format!("{} is a recognizer: --judge and --out-dir apply to synthesizers only", args.run.display());
-        return Err(Failure::invalid(message, "leave out --judge and --out-dir"));
+            format!("{} is a recognizer: --judge, --out-dir and --vocoder do not apply to it", args.run.display());
+        return Err(Failure::invalid(message, "leave out --judge, --out-dir and --vocoder"));
     }
     args.search.note_idle_flags();
     let open = |run: &Path| -> Result<Reader, Failure> {
@@ -114,7 +144,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     let reader = open(&args.run)?;
     let other = args.compare.as_deref().map(|run| open(run).map(|reader| (run, reader))).transpose()?;
-    let mut utterances = utterances::chosen(args, &RecognizerMetadata::read(&args.run).invalid()?.tokenizer)?;
+    let mut utterances = utterances::chosen(args, Some(&RecognizerMetadata::read(&args.run).invalid()?.tokenizer))?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }

@@ -1,7 +1,6 @@
 //! Evaluates a synthesizer: it speaks texts by itself, and a recognizer can transcribe its speech.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,8 +16,9 @@ use serde_json::{Value, json};
 
 use super::EvalArgs;
 use super::report::{ScoredUtterance, worst};
-use super::{table, utterances};
+use super::{prepare_folder, sound_file, table, utterances};
 use crate::output::{ForceFlag, OutputFile};
+use crate::say::speech_pipeline;
 use crate::terminal::reading_bar;
 use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reader;
@@ -53,7 +53,7 @@ struct Report {
 /// Synthesizes the utterances that `args` choose, and prints the report.
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let device = reader::device(&args.backend)?;
-    let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
+    let pipeline = speech_pipeline(&args.run, args.vocoder.as_deref(), &device)?;
     args.search.note_no_recognizer();
     if args.compare.is_some() {
         let message = format!("{} is a synthesizer: --compare applies to recognizers only", args.run.display());
@@ -62,7 +62,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
     let dataset = dataset(args, &pipeline)?;
     let table = args.table_file()?;
-    prepare_folder(args, &dataset)?;
+    prepare_folder(args, (0..dataset.len()).map(|index| dataset.utterance(index).id))?;
     let report = synthesize(args, &pipeline, judge.as_ref(), &dataset)?;
     if let Some(table) = table {
         table.write(table::table(&report.scored))?;
@@ -74,27 +74,9 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the name of the file for the speech of the utterance `id`, which can hold any character.
-fn file_name(id: &str) -> String {
-    let name: String = id.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
-    name + ".wav"
-}
-
-/// Checks the folder for the speech of `dataset`, and creates it: no file in it may be overwritten unless `args` say so.
-fn prepare_folder(args: &EvalArgs, dataset: &Dataset) -> Result<(), Failure> {
-    let Some(folder) = &args.out_dir else { return Ok(()) };
-    fs::create_dir_all(folder).map_err(|error| {
-        Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
-    })?;
-    for index in 0..dataset.len() {
-        OutputFile::new(&folder.join(file_name(dataset.utterance(index).id)), "--out-dir", args.overwrite)?;
-    }
-    Ok(())
-}
-
 /// Loads the utterances as the model needs them, each with reference audio of its voice.
 fn dataset(args: &EvalArgs, pipeline: &SpeechPipeline) -> Result<Dataset, Failure> {
-    let mut utterances = utterances::chosen(args, pipeline.tokenizer())?;
+    let mut utterances = utterances::chosen(args, Some(pipeline.tokenizer()))?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }
@@ -189,7 +171,7 @@ impl Report {
             self.cut_off.push(name.clone());
         }
         if let Some(folder) = &args.out_dir {
-            let file = OutputFile::new(&folder.join(file_name(&name)), "--out-dir", ForceFlag { force: true })?;
+            let file = OutputFile::new(&folder.join(sound_file(&name)), "--out-dir", ForceFlag { force: true })?;
             file.write(wav_bytes(&samples, pipeline.sample_rate()))?;
         }
         if let Some(judge) = judge {

@@ -15,14 +15,15 @@ use plimsoll_recipes::texts::read_manifest;
 
 /// Reads the utterances to evaluate on, with texts normalized as in training.
 ///
-/// `tokenizer` is the tokenizer of the model. Held-out utterances are an error if the texts of the run now give a
+/// `tokenizer` is the tokenizer of the model; a vocoder has none. Held-out utterances are an error if the texts of the run now give a
 /// different tokenizer: the texts have changed since training, so different utterances would be held out.
-pub(super) fn chosen(args: &EvalArgs, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
+pub(super) fn chosen(args: &EvalArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<Utterance>, Failure> {
     let run = &args.run;
     let listed = |manifest: &Path, data: &DataConfig| {
         let manifest = read_manifest(manifest, data)?;
         data::report_flaws(&manifest, &Terminal);
-        Ok(manifest.utterances.map_texts(|text| tokenizer.normalized(text)).to_vec())
+        let normalized = |text: &str| tokenizer.map_or_else(|| text.to_owned(), |tokenizer| tokenizer.normalized(text));
+        Ok(manifest.utterances.map_texts(normalized).to_vec())
     };
     match (&args.manifest, configuration(run)?) {
         (Some(manifest), Some(config)) => listed(manifest, &config.data),
@@ -51,7 +52,7 @@ fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
 }
 
 /// Reads the utterances that `run` held out, if its data has not changed.
-fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec<Utterance>, Failure> {
+fn held_out(run: &Path, config: &RunConfig, tokenizer: Option<&Tokenizer>) -> Result<Vec<Utterance>, Failure> {
     let prepared = match EarlierRun::read(run, config.task)? {
         Some(earlier) => {
             let prepared = data::prepare_again(config, &earlier, &Terminal)?;
@@ -65,7 +66,7 @@ fn held_out(run: &Path, config: &RunConfig, tokenizer: &Tokenizer) -> Result<Vec
         None => data::prepare(config, &Terminal)?,
     };
     // Another tokenizer means other texts, and those would be divided differently.
-    if prepared.tokenizer != *tokenizer {
+    if tokenizer.is_some_and(|tokenizer| prepared.tokenizer != *tokenizer) {
         return Err(changed(run, "they give other tokens now"));
     }
     Ok(prepared.validation.utterances().to_vec())

@@ -2,6 +2,7 @@
 
 mod recognizer;
 mod synthesizer;
+mod vocoder;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use clap::Args;
 use plimsoll_core::{Bytes, counted};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
+use plimsoll_speech::vocoder::VocoderMetadata;
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
@@ -90,6 +92,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     match ModelFolder(&args.run).kind().invalid()?.as_str() {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
         ParallelConfig::KIND => write::<ParallelConfig>(args),
+        VocoderMetadata::KIND => vocoder::write(args),
         _ => write::<RecognizerConfig>(args),
     }
 }
@@ -98,14 +101,10 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let mut metadata = ModelMetadata::<M>::read(&args.run).invalid()?;
     // An exported model has no checkpoints that belong to a run.
     metadata.run = None;
-    let mut checkpoint = checkpoint(args)?;
-    if let Some(mean) = checkpoint.ema.take() {
-        checkpoint.weights = mean;
-    }
+    let checkpoint = checkpoint(args)?;
     // Loading them into a model checks that the folder will hold every parameter and no other.
     let parameters = metadata.model.parameters(&checkpoint.weights).invalid()?;
-    let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let readme = M::readme(&metadata, &name.unwrap_or_else(|| "model".into()), &checkpoint, parameters);
+    let readme = M::readme(&metadata, &name(args), &checkpoint, parameters);
     let draft = DraftFolder::create(&args.out, args.force)?;
     let folder = draft.path.as_path();
     write_weights(&ModelFolder(folder).exported_weights(), &checkpoint.weights).failed()?;
@@ -116,15 +115,48 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     if voice.is_file() {
         fs::copy(&voice, ModelFolder(folder).default_voice()).failed()?;
     }
+    vocoder::copy(&ModelFolder(&args.run).vocoder(), &ModelFolder(folder).vocoder())?;
     metadata.write(folder).failed()?;
-    for file in draft.finish(&ModelFolder(&args.out).metadata_file()).failed()? {
-        println!("{}  {}", file.display(), Bytes(fs::metadata(&file).failed()?.len()));
+    publish(draft, &args.out)
+}
+
+/// Moves the files of `draft` to the folder `out` and prints them.
+fn publish(draft: DraftFolder, out: &Path) -> Result<ExitCode, Failure> {
+    for path in draft.finish(&ModelFolder(out).metadata_file()).failed()? {
+        let is_folder = path.is_dir();
+        let files = if is_folder { entries(&path).failed()? } else { vec![path] };
+        for file in files {
+            println!("{}  {}", file.display(), Bytes(fs::metadata(&file).failed()?.len()));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the checkpoint that `args` choose, or computes the mean of several checkpoints.
+/// Lists the paths in `folder`, by name.
+fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns the name of the run, which its exported model keeps.
+fn name(args: &ExportArgs) -> String {
+    let name = args.run.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    name.unwrap_or_else(|| "model".into())
+}
+
+/// Returns the checkpoint that `args` choose, or the mean of several checkpoints. Its weights are those for use: the moving
+/// average, if it has one.
 fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
+    let mut checkpoint = read_checkpoint(args)?;
+    if let Some(mean) = checkpoint.ema.take() {
+        checkpoint.weights = mean;
+    }
+    Ok(checkpoint)
+}
+
+/// Reads the checkpoint that `args` choose, or computes the mean of several checkpoints.
+fn read_checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = ModelFolder(&args.run).checkpoint_store().invalid()?;
     if let Some(pick) = args.average {
         let (mut newest, _) = store.newest().invalid()?;
@@ -191,14 +223,17 @@ impl DraftFolder {
 
     /// Moves the files to their places, `last` after all others, and returns their paths.
     fn finish(mut self, last: &Path) -> std::io::Result<Vec<PathBuf>> {
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            files.push(self.out.join(entry?.file_name()));
-        }
+        let drafts = entries(&self.path)?;
+        let place = |draft: &PathBuf| self.out.join(draft.file_name().expect("it comes from a listing"));
+        let mut files: Vec<PathBuf> = drafts.iter().map(place).collect();
         // A folder with this file counts as a complete model.
         files.sort_by_key(|file| (file == last, file.clone()));
         self.made.clear();
         for file in &files {
+            if file.is_dir() {
+                // A folder cannot be replaced as a file can.
+                fs::remove_dir_all(file)?;
+            }
             fs::rename(self.path.join(file.file_name().expect("it comes from a listing")), file)?;
         }
         Ok(files)

@@ -5,6 +5,7 @@ use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
 use plimsoll_memory::{BackendRules, Phase, RunMemory, StepMemory, TraceError, Traceable, trace};
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
+use plimsoll_speech::vocoder::{VocoderTask, VocoderTaskConfig};
 use plimsoll_tape::{Noise, Pass, Task};
 use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, preallocate_pages};
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,12 @@ impl Case for ParallelConfig {
 
 impl Case for SynthesizerConfig {
     fn init_task(&self, device: &Device) -> Synthesizer {
+        self.init(device, Key::new(1))
+    }
+}
+
+impl Case for VocoderTaskConfig {
+    fn init_task(&self, device: &Device) -> VocoderTask {
         self.init(device, Key::new(1))
     }
 }

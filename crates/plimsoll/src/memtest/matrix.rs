@@ -3,8 +3,11 @@
 use std::num::NonZeroU32;
 
 use plimsoll_core::{Choice, Key, Precision, Remat};
+use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
+use plimsoll_speech::audio::LogMelConfig;
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
+use plimsoll_speech::vocoder::{VocoderConfig, VocoderTaskConfig};
 use serde::{Deserialize, Serialize};
 
 use super::case::MICRO_BATCHES;
@@ -21,17 +24,42 @@ pub(super) struct Case {
     pub(super) micro_batches: u32,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// A [`ModelPlan`] that a process can read again: in JSON it has the name of its kind.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Model {
     Recognizer(RecognizerConfig),
     Synthesizer(SynthesizerConfig),
     Parallel(ParallelConfig),
+    Vocoder(VocoderTaskConfig),
+}
+
+impl From<ModelPlan> for Model {
+    fn from(plan: ModelPlan) -> Self {
+        match plan {
+            ModelPlan::Recognizer(model) => Self::Recognizer(model),
+            ModelPlan::Synthesizer(model) => Self::Synthesizer(model),
+            ModelPlan::Parallel(model) => Self::Parallel(model),
+            ModelPlan::Vocoder(model) => Self::Vocoder(model),
+        }
+    }
+}
+
+impl Model {
+    /// Returns the plan of the model.
+    pub(super) fn plan(&self) -> ModelPlan {
+        match self.clone() {
+            Self::Recognizer(model) => ModelPlan::Recognizer(model),
+            Self::Synthesizer(model) => ModelPlan::Synthesizer(model),
+            Self::Parallel(model) => ModelPlan::Parallel(model),
+            Self::Vocoder(model) => ModelPlan::Vocoder(model),
+        }
+    }
 }
 
 /// Levels of rematerialization in the matrix.
 const REMATS: [Remat; 3] = [Remat::None, Remat::Half, Remat::All];
 
-/// Lists the cases: each kind of model in three sizes, two shapes and four choices, which are levels of
+/// Lists the cases: each kind of model in three sizes, two shapes (a vocoder in one) and four choices, which are levels of
 /// rematerialization, attention whole and in chunks, fp32 and bf16.
 pub(super) fn matrix() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -70,8 +98,26 @@ pub(super) fn matrix() -> Vec<Case> {
                 cases.push(Case { name, model, shape, choice, micro_batches: MICRO_BATCHES });
             }
         }
+        // A vocoder has no attention.
+        for choice in choices(size).map(|choice| Choice { attention_chunk: None, ..choice }) {
+            cases.push(vocoder_case(width, layers, choice));
+        }
     }
     cases
+}
+
+/// Makes the case of a vocoder that learns from crops of half a second.
+fn vocoder_case(width: usize, layers: usize, choice: Choice) -> Case {
+    let features = LogMelConfig {
+        sample_rate: 16_000,
+        win_length: 800,
+        hop_length: 200,
+        ..LogMelConfig::preset("myxtts").expect("a known preset")
+    };
+    let task = VocoderTaskConfig::recommended(features);
+    let vocoder = VocoderConfig { dim: width, layers, ..task.vocoder.clone() };
+    let (model, shape) = (Model::Vocoder(VocoderTaskConfig { vocoder, ..task.clone() }), (4, task.crop as u32, 1));
+    Case { name: format!("vocoder {width}/{layers}"), model, shape, choice, micro_batches: MICRO_BATCHES }
 }
 
 /// Lists the cases for a GPU. They are fewer, because the GPU backend can be a CPU with a software driver.
@@ -88,7 +134,7 @@ pub(super) fn gpu_cases() -> Vec<Case> {
                 let (utterances, frames, tokens) = [(4, 320, 24), (8, 200, 16)][(index + size) % 2];
                 let attention_chunk = NonZeroU32::new([0, 32][index % 2]);
                 let choice = Choice { remat, attention_chunk, ..Choice::default() };
-                let name = format!("{kind} {width}/{layers}");
+                let (name, model) = (format!("{kind} {width}/{layers}"), model.clone());
                 cases.push(Case {
                     name,
                     model,
@@ -97,6 +143,9 @@ pub(super) fn gpu_cases() -> Vec<Case> {
                     micro_batches: MICRO_BATCHES,
                 });
             }
+        }
+        for remat in REMATS {
+            cases.push(vocoder_case(width, layers, Choice { remat, ..Choice::default() }));
         }
     }
     cases

@@ -19,9 +19,8 @@ use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::demand::DemandBuilder;
-use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::target::{Target, targets};
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, with_model};
 use verdict::Verdict;
 
 /// Arguments of `memtest`.
@@ -92,11 +91,7 @@ pub(crate) fn memtest(
     let builder = DemandBuilder::for_run(loaded.config, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let spinner = spinner("computing the memory of a step");
-    let verdicts = match &builder.model {
-        ModelPlan::Recognizer(model) => verdicts(model, &builder, &targets),
-        ModelPlan::Synthesizer(model) => verdicts(model, &builder, &targets),
-        ModelPlan::Parallel(model) => verdicts(model, &builder, &targets),
-    };
+    let verdicts = with_model!(&builder.model, model => verdicts(model, &builder, &targets));
     spinner.finish_and_clear();
     let verdicts = verdicts?;
     write_timeline(&files, &verdicts)?;

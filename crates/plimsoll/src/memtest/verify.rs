@@ -17,9 +17,9 @@ use super::verdict::choice_text;
 use plimsoll_recipes::config::{BackendChoice, RunConfig};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::device::TrainingDevice;
-use plimsoll_recipes::mapping::{self, ModelPlan};
+use plimsoll_recipes::mapping;
 use plimsoll_recipes::target::Target;
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, with_model};
 
 /// Number of random cases on the CPU, if no number is given.
 const RANDOM_CASES: u32 = 16;
@@ -109,11 +109,8 @@ fn reduced(mut case: Case, device: &TrainingDevice) -> Result<Case, Failure> {
 fn predicted(case: &Case, device: &TrainingDevice) -> Result<Bytes, Failure> {
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
-    match &case.model {
-        Model::Recognizer(model) => case::reserved_on_gpu(model, shape, case.choice, (case.micro_batches, device)),
-        Model::Synthesizer(model) => case::reserved_on_gpu(model, shape, case.choice, (case.micro_batches, device)),
-        Model::Parallel(model) => case::reserved_on_gpu(model, shape, case.choice, (case.micro_batches, device)),
-    }
+    let run = (case.micro_batches, device);
+    with_model!(&case.model.plan(), model => case::reserved_on_gpu(model, shape, case.choice, run))
 }
 
 /// Plans for budgets from the smallest to the largest useful one, runs each plan, and checks that it stays in its
@@ -160,11 +157,7 @@ fn run(case: &Case, device: &TrainingDevice, process: &'static CountingAllocator
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let meter = device.meter(process);
     let run = (case.micro_batches, device);
-    match &case.model {
-        Model::Recognizer(model) => case::measure(model, shape, case.choice, run, &*meter),
-        Model::Synthesizer(model) => case::measure(model, shape, case.choice, run, &*meter),
-        Model::Parallel(model) => case::measure(model, shape, case.choice, run, &*meter),
-    }
+    with_model!(&case.model.plan(), model => case::measure(model, shape, case.choice, run, &*meter))
 }
 
 /// Runs the case in its own process, so that memory of other cases does not count.
@@ -253,18 +246,13 @@ fn case_from_flags(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: P
         Some(_) => Remat::None,
         None => choice.remat,
     };
-    let model = match builder.model {
-        ModelPlan::Recognizer(model) => Model::Recognizer(model),
-        ModelPlan::Synthesizer(model) => Model::Synthesizer(model),
-        ModelPlan::Parallel(model) => Model::Parallel(model),
-    };
     let (frames, tokens) = (args.frames.unwrap_or(longest.frames.0), args.tokens.unwrap_or(longest.tokens));
     if batch == 0 || frames == 0 || tokens == 0 {
         return Err(Failure::invalid("a case needs utterances, frames and tokens", "give numbers above 0"));
     }
     Ok(Case {
         name: "custom".into(),
-        model,
+        model: builder.model.into(),
         shape: (batch, frames, tokens),
         choice: Choice { remat, ..choice },
         micro_batches: MICRO_BATCHES,

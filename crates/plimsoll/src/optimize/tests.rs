@@ -28,11 +28,7 @@ fn loaded(path: &Path) -> Loaded {
 /// Checks one configuration over `budgets`, which rise.
 fn check_configuration(path: &Path, budgets: &[Bytes]) {
     let builder = DemandBuilder::from_config(loaded(path).config).unwrap();
-    match builder.model {
-        ModelPlan::Recognizer(model) => check_budgets(&model, &builder, path, budgets),
-        ModelPlan::Synthesizer(model) => check_budgets(&model, &builder, path, budgets),
-        ModelPlan::Parallel(model) => check_budgets(&model, &builder, path, budgets),
-    }
+    with_model!(&builder.model, model => check_budgets(model, &builder, path, budgets));
 }
 
 fn check_budgets<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, path: &Path, budgets: &[Bytes]) {
@@ -163,11 +159,7 @@ fn check_recording<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, pa
 fn one_recording_stands_for_every_batch_of_the_shipped_models() {
     for path in shipped() {
         let builder = DemandBuilder::from_config(loaded(&path).config).unwrap();
-        match builder.model {
-            ModelPlan::Recognizer(model) => check_recording(&model, &builder, &path),
-            ModelPlan::Synthesizer(model) => check_recording(&model, &builder, &path),
-            ModelPlan::Parallel(model) => check_recording(&model, &builder, &path),
-        }
+        with_model!(&builder.model, model => check_recording(model, &builder, &path));
     }
 }
 
@@ -183,11 +175,8 @@ fn uploads<S: Traceable>(subject: &S, builder: &DemandBuilder, remat: Remat) -> 
 fn few_tensors_are_copied_to_a_gpu_for_a_micro_batch() {
     for path in shipped() {
         let builder = DemandBuilder::from_config(loaded(&path).config).unwrap();
-        let uploads = [Remat::None, Remat::All].map(|remat| match builder.model {
-            ModelPlan::Recognizer(model) => uploads(&model, &builder, remat),
-            ModelPlan::Synthesizer(model) => uploads(&model, &builder, remat),
-            ModelPlan::Parallel(model) => uploads(&model, &builder, remat),
-        });
+        let uploads = [Remat::None, Remat::All]
+            .map(|remat| with_model!(&builder.model, model => uploads(model, &builder, remat)));
         // Their number does not grow with the layers.
         assert!(uploads.iter().all(|uploads| *uploads <= 20), "{}: {uploads:?}", path.display());
     }

@@ -8,6 +8,7 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use burn::tensor::Device;
 use clap::Args;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,6 +17,7 @@ use plimsoll_core::{Samples, Seconds};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
+use plimsoll_speech::vocoder::NeuralVocoder;
 use plimsoll_text::ssml::{self, Part, Speech};
 use plimsoll_text::{Language, Normalizer};
 use serde_json::{Value, json};
@@ -68,6 +70,10 @@ pub(crate) struct SayArgs {
     /// Output folder for --file; files are named after the line numbers: 0001.wav and so on. Default: said.
     #[arg(long, value_name = "DIR", requires = "file")]
     pub(crate) out_dir: Option<PathBuf>,
+    /// Run of a trained vocoder, or folder of an exported one, which makes the sound; it needs the features of the model.
+    /// Default: the folder `vocoder` in that of the model, otherwise Griffin-Lim.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
+    pub(crate) vocoder: Option<PathBuf>,
     /// Recording of the voice to speak with, a few seconds long. Default: a voice of the training data.
     #[arg(long, value_name = "FILE.wav")]
     pub(crate) speaker: Option<PathBuf>,
@@ -109,7 +115,7 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
         go_on_without_output();
     }
     let device = reader::device(&args.backend)?;
-    let pipeline = SpeechPipeline::load(&args.run, &device).invalid()?;
+    let pipeline = speech_pipeline(&args.run, args.vocoder.as_deref(), &device)?;
     let voice = voice(args, &pipeline)?;
     let words = |request: &SpeechRequest| spoken(args, &pipeline, normalizer.as_ref(), &request.text);
     if args.stream {
@@ -138,6 +144,19 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     }
     bar.finish_and_clear();
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
+}
+
+/// Loads the synthesizer in `folder`, with the trained vocoder in `vocoder` if it is given.
+pub(crate) fn speech_pipeline(
+    folder: &Path,
+    vocoder: Option<&Path>,
+    device: &Device,
+) -> Result<SpeechPipeline, Failure> {
+    let pipeline = SpeechPipeline::load(folder, device).invalid()?;
+    match vocoder {
+        Some(vocoder) => pipeline.with_vocoder(NeuralVocoder::load(vocoder, device).invalid()?).invalid(),
+        None => Ok(pipeline),
+    }
 }
 
 /// Lists the texts to synthesize: the text of the command line, or the lines of a file that are not blank.

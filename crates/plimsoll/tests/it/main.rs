@@ -19,6 +19,7 @@ mod storm;
 mod streams;
 mod training;
 mod using;
+mod vocoding;
 mod watching;
 mod words;
 mod wrong_input;

@@ -14,6 +14,8 @@ macro_rules! choice {
         impl $name {
             /// Every accepted word, in the order of the documentation.
             pub const NAMES: &'static [&'static str] = &[$($word),+];
+            /// Every variant, in the order of [`NAMES`](Self::NAMES).
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// Returns the word that selects this variant in a configuration.
             pub fn as_str(self) -> &'static str {
@@ -39,6 +41,8 @@ choice! {
         Asr = "asr",
         /// Text-to-speech: text to audio.
         Tts = "tts",
+        /// Vocoder: log-mel features to audio.
+        Vocoder = "vocoder",
     }
 }
 

@@ -18,22 +18,23 @@ use super::origin::{ConfigText, Spans, ValueOrigin};
 use super::setting::{RawSetting, RawValue};
 use super::toml_value::from_toml;
 
-/// Built-in configuration file for speech recognition, which is used if no file is given.
-const BUILT_IN_ASR: &str = include_str!("../../configs/toy_asr.toml");
-/// Built-in configuration file for text-to-speech, which is used if no file is given.
-const BUILT_IN_TTS: &str = include_str!("../../configs/toy_tts.toml");
+/// Returns the name and the text of the built-in file for `task`, which is used if no file is given.
+fn built_in(task: Task) -> (&'static str, &'static str) {
+    match task {
+        Task::Asr => ("built-in toy_asr.toml", include_str!("../../configs/toy_asr.toml")),
+        Task::Tts => ("built-in toy_tts.toml", include_str!("../../configs/toy_tts.toml")),
+        Task::Vocoder => ("built-in toy_vocoder.toml", include_str!("../../configs/toy_vocoder.toml")),
+    }
+}
 
 /// Returns the name of the built-in file for `task`, as messages show it.
 pub fn built_in_name(task: Task) -> &'static str {
-    match task {
-        Task::Asr => "built-in toy_asr.toml",
-        Task::Tts => "built-in toy_tts.toml",
-    }
+    built_in(task).0
 }
 
 /// Returns whether `file` is one of the built-in files.
 pub(super) fn is_built_in(file: &ConfigText) -> bool {
-    [Task::Asr, Task::Tts].iter().any(|task| file.name == built_in_name(*task))
+    Task::ALL.iter().any(|task| file.name == built_in_name(*task))
 }
 
 /// Function that reads the file at a path. Tests replace it to provide texts without a disk.
@@ -46,11 +47,8 @@ pub(super) fn read(
     read_file: ReadFile<'_>,
 ) -> Result<(Arc<ConfigText>, Vec<RawSetting>), ConfigError> {
     let Some(path) = path else {
-        let text = match task {
-            Task::Asr => BUILT_IN_ASR,
-            Task::Tts => BUILT_IN_TTS,
-        };
-        let file = Arc::new(ConfigText { name: built_in_name(task).into(), text: text.into() });
+        let (name, text) = built_in(task);
+        let file = Arc::new(ConfigText { name: name.into(), text: text.into() });
         let settings = toml_settings(&file)?;
         return Ok((file, settings));
     };

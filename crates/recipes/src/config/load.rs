@@ -93,7 +93,8 @@ fn unset_auto(setting: &mut Setting) {
 ///
 /// The task selects the built-in file, so it has to be known before the file is read.
 pub(super) fn task_of(overrides: &[RawSetting]) -> Task {
-    let is_tts = |value: &RawValue| matches!(value, RawValue::Text(text) if text == Task::Tts.as_str());
     let last = overrides.iter().rfind(|setting| setting.name == "task");
-    if last.is_some_and(|setting| is_tts(&setting.value)) { Task::Tts } else { Task::Asr }
+    let named =
+        |task: &&Task| last.is_some_and(|last| matches!(&last.value, RawValue::Text(text) if text == task.as_str()));
+    Task::ALL.iter().find(named).copied().unwrap_or_default()
 }

@@ -71,11 +71,21 @@ pub(super) fn of_values(config: &RunConfig, provenance: &Provenance) -> Vec<Conf
     notes
 }
 
+/// Keys of the model that all tasks have, a vocoder too.
+const VOCODER_SIZES: [&str; 2] = ["model.d_model", "model.feed_forward_multiplier"];
+
 /// Returns why a key has no effect in the run of `config`, if it belongs to another task or family. The help text of such
 /// a key begins with what it belongs to.
 fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
     let owner = key.about.split_once(':').map_or("", |(owner, _)| owner);
     match (config.task, config.model.family, owner) {
+        (Task::Asr, _, "Vocoder") => Some("it belongs to vocoders; the task is \"asr\""),
+        (Task::Tts, _, "Vocoder") => Some("it belongs to vocoders; the task is \"tts\""),
+        (Task::Vocoder, _, "Vocoder") => None,
+        (Task::Vocoder, ..) if key.section() == "model" && !VOCODER_SIZES.contains(&key.name) => {
+            Some("it belongs to recognizers and synthesizers; the task is \"vocoder\"")
+        }
+        (Task::Vocoder, ..) if key.section() == "augment" => Some("a vocoder's audio is never changed"),
         (Task::Tts, _, "ASR") => Some("it belongs to recognizers; the task is \"tts\""),
         (Task::Asr, _, "TTS" | "Parallel TTS" | "Autoregressive TTS") => {
             Some("it belongs to synthesizers; the task is \"asr\"")

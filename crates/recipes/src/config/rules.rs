@@ -35,6 +35,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["model.conv_kernel"], violation: kernel_even },
     Rule { keys: &["model.text_encoder_kernel"], violation: text_kernel_even },
     Rule { keys: &["model.decoder_kernel"], violation: decoder_kernel_even },
+    Rule { keys: &["model.vocoder_kernel"], violation: vocoder_kernel_even },
     Rule { keys: &["model.subsampling"], violation: subsampling_not_power_of_two },
     Rule { keys: &["model.d_model", "model.attention_heads", "model.positions"], violation: width_odd },
     Rule { keys: &["model.conv_norm_groups", "model.d_model"], violation: width_not_divisible_by_groups },
@@ -115,19 +116,25 @@ fn tts_with_truncation(config: &RunConfig) -> Option<String> {
     })
 }
 
+/// Returns the error message for the kernel of the key `name` if it is even.
+fn even_kernel(name: &str, kernel: u32) -> Option<String> {
+    kernel.is_multiple_of(2).then(|| format!("`model.{name}` is {kernel}, expected an odd number"))
+}
+
 fn kernel_even(config: &RunConfig) -> Option<String> {
-    let kernel = config.model.conv_kernel;
-    kernel.is_multiple_of(2).then(|| format!("`model.conv_kernel` is {kernel}, expected an odd number"))
+    even_kernel("conv_kernel", config.model.conv_kernel)
 }
 
 fn text_kernel_even(config: &RunConfig) -> Option<String> {
-    let kernel = config.model.text_encoder_kernel;
-    kernel.is_multiple_of(2).then(|| format!("`model.text_encoder_kernel` is {kernel}, expected an odd number"))
+    even_kernel("text_encoder_kernel", config.model.text_encoder_kernel)
 }
 
 fn decoder_kernel_even(config: &RunConfig) -> Option<String> {
-    let kernel = config.model.decoder_kernel;
-    kernel.is_multiple_of(2).then(|| format!("`model.decoder_kernel` is {kernel}, expected an odd number"))
+    even_kernel("decoder_kernel", config.model.decoder_kernel)
+}
+
+fn vocoder_kernel_even(config: &RunConfig) -> Option<String> {
+    even_kernel("vocoder_kernel", config.model.vocoder_kernel)
 }
 
 fn subsampling_not_power_of_two(config: &RunConfig) -> Option<String> {

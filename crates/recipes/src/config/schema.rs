@@ -65,7 +65,7 @@ section! {
         /// Name of the run and of its folder: letters, digits, `-`, `_` and `.`. Default: the task and the first free
         /// number, such as `asr-1`.
         name: Option<String> = None, Kind::Text;
-        /// What to train: `asr` (speech recognition) or `tts` (text-to-speech).
+        /// What to train: `asr` (speech recognition), `tts` (text-to-speech) or `vocoder` (sound from log-mels).
         task: Task = Task::Asr, Kind::OneOf(Task::NAMES);
         /// Seed of all random numbers. On the same machine the same seed gives the same run.
         seed: u64 = 17, Kind::long_count(0);

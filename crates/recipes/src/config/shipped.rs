@@ -12,7 +12,7 @@ macro_rules! shipped {
 }
 
 /// The task, name and text of each shipped file in the folder of a task.
-const SHIPPED: [(Task, &str, &str); 17] = [
+const SHIPPED: [(Task, &str, &str); 20] = [
     (Task::Asr, "base", shipped!("asr", "base")),
     (Task::Asr, "extreme_memory_optimized", shipped!("asr", "extreme_memory_optimized")),
     (Task::Asr, "konkani_base", shipped!("asr", "konkani_base")),
@@ -30,6 +30,9 @@ const SHIPPED: [(Task, &str, &str); 17] = [
     (Task::Tts, "standard", shipped!("tts", "standard")),
     (Task::Tts, "tiny", shipped!("tts", "tiny")),
     (Task::Tts, "xtts", shipped!("tts", "xtts")),
+    (Task::Vocoder, "extreme_memory_optimized", shipped!("vocoder", "extreme_memory_optimized")),
+    (Task::Vocoder, "memory_optimized", shipped!("vocoder", "memory_optimized")),
+    (Task::Vocoder, "standard", shipped!("vocoder", "standard")),
 ];
 
 /// Returns the path and the model of each shipped configuration of `task`.
@@ -52,7 +55,7 @@ mod tests {
 
     #[test]
     fn every_shipped_file_is_a_shipped_model() {
-        for task in [Task::Asr, Task::Tts] {
+        for &task in Task::ALL {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(task.as_str());
             let mut files: Vec<String> = std::fs::read_dir(folder)
                 .unwrap()

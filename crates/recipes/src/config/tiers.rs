@@ -33,13 +33,16 @@ macro_rules! tier {
 
 /// Every tier; for each task, first the tier that needs the most memory. The smallest memory of a tier is 1 GiB below a
 /// size that GPUs are sold with, 20 GiB or 12 GiB, as a GPU reports a little less than its size.
-const TIERS: [Tier; 6] = [
+const TIERS: [Tier; 9] = [
     tier!(Task::Asr, "asr", "standard", 19),
     tier!(Task::Asr, "asr", "memory_optimized", 11),
     tier!(Task::Asr, "asr", "extreme_memory_optimized", 0),
     tier!(Task::Tts, "tts", "standard", 19),
     tier!(Task::Tts, "tts", "memory_optimized", 11),
     tier!(Task::Tts, "tts", "extreme_memory_optimized", 0),
+    tier!(Task::Vocoder, "vocoder", "standard", 19),
+    tier!(Task::Vocoder, "vocoder", "memory_optimized", 11),
+    tier!(Task::Vocoder, "vocoder", "extreme_memory_optimized", 0),
 ];
 
 impl Tier {
@@ -74,7 +77,7 @@ mod tests {
             (10, "extreme_memory_optimized"),
             (7, "extreme_memory_optimized"),
         ] {
-            for task in [Task::Asr, Task::Tts] {
+            for &task in Task::ALL {
                 assert_eq!(Tier::for_memory(task, Bytes::gib(gib)).name, name, "{gib} GiB");
             }
         }

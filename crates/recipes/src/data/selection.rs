@@ -129,12 +129,18 @@ pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64)
     let needs_ctc = match config.task {
         Task::Asr => mapping::recognizer(config, 1, 1).needs_ctc(),
         Task::Tts => config.model.family == FamilyChoice::Parallel,
+        // It reads no text.
+        Task::Vocoder => false,
     };
     Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,
         output_frames: needs_ctc.then_some(output_frames),
-        longest_text: config.data.max_text_length.map(|longest| longest as usize),
+        longest_text: config
+            .data
+            .max_text_length
+            .filter(|_| config.task != Task::Vocoder)
+            .map(|longest| longest as usize),
         ..Limits::default()
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use plimsoll_core::{BatchShape, Frames, Grid};
 use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta};
 
-use super::features::features;
+use super::features::{crop, features};
 use super::model::ModelPlan;
 use crate::config::{BackendChoice, RunConfig, Task};
 
@@ -30,9 +30,14 @@ pub fn batching(config: &RunConfig) -> BatchingConfig {
         None => BatchSize::Seconds(data.batch_seconds.unwrap_or_default()),
     };
     let mut batching = BatchingConfig::new(size);
+    batching.window = data.shuffle_window.and_then(NonZeroU32::new);
+    if config.task == Task::Vocoder {
+        // All crops have one length, which needs no padding.
+        batching.frame_grid = one;
+        return batching;
+    }
     let shapes = data.shapes.or_else(|| computes_on_gpu(config).then_some(GPU_SHAPES));
     batching.shapes = shapes.and_then(NonZeroU32::new);
-    batching.window = data.shuffle_window.and_then(NonZeroU32::new);
     batching.frame_grid = NonZeroU32::new(data.frame_grid).unwrap_or(one);
     batching
 }
@@ -56,9 +61,15 @@ fn slowest_speed(config: &RunConfig) -> f64 {
 }
 
 /// Computes the batch shapes that memory is planned for if no corpus is known: a whole batch at each of five evenly
-/// spaced utterance lengths, up to the longest that `config` permits, with the texts of fast speech.
+/// spaced utterance lengths, up to the longest that `config` permits, with the texts of fast speech. For a vocoder it is one
+/// batch of crops.
 pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape> {
     let features = features(&config.features);
+    if config.task == Task::Vocoder {
+        let frames = crop(config);
+        let seconds = f64::from(frames.0) / f64::from(features.sample_rate);
+        return vec![BatchShape { utterances: whole_batch(config, seconds), frames, tokens: 1 }];
+    }
     let slowest = slowest_speed(config);
     let grid = config.data.frame_grid.max(1);
     let shape = |part: u32| {
@@ -66,17 +77,21 @@ pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape>
         let frames = seconds / slowest * f64::from(features.sample_rate) / features.hop_length as f64;
         let spoken = (seconds * TOKENS_PER_SECOND).ceil() as u32;
         let tokens = config.data.max_text_length.map_or(spoken, |most| spoken.min(most)).max(1);
-        let utterances = match batching(config).size {
-            BatchSize::Utterances(utterances) => utterances.get(),
-            BatchSize::Seconds(whole) => ((whole.0 / seconds) as u32).max(1),
-        };
         BatchShape {
-            utterances,
+            utterances: whole_batch(config, seconds),
             frames: Frames((frames.ceil() as u32 + 1).next_multiple_of(grid)),
             tokens: tokens.min(model.tokens_max(frames as u32)),
         }
     };
     (1..=LENGTHS).map(shape).collect()
+}
+
+/// Computes the number of utterances in a batch of utterances of `seconds` each.
+fn whole_batch(config: &RunConfig, seconds: f64) -> u32 {
+    match batching(config).size {
+        BatchSize::Utterances(utterances) => utterances.get(),
+        BatchSize::Seconds(whole) => ((whole.0 / seconds) as u32).max(1),
+    }
 }
 
 /// Computes the batch shapes to plan for with a corpus: at some quantiles of its lengths, a whole batch of utterances

@@ -26,8 +26,16 @@ pub fn reference_frames(config: &RunConfig) -> Frames {
     Frames((frames.ceil() as u32).max(1))
 }
 
-/// Returns the augmentation of training utterances; `None` if it is off, and for synthesizers, which would learn masked
-/// parts as silence.
+/// Computes the number of samples of the crops that a vocoder learns from: whole hops, at least one.
+pub fn crop(config: &RunConfig) -> Frames {
+    let features = features(&config.features);
+    let samples = config.data.crop_seconds.0 * f64::from(features.sample_rate);
+    let hops = (samples / features.hop_length as f64).round().max(1.0);
+    Frames((hops * features.hop_length as f64) as u32)
+}
+
+/// Returns the augmentation of training utterances; `None` if it is off, and for synthesizers and vocoders, which would
+/// learn masked parts as silence.
 pub fn augment(config: &RunConfig) -> Option<Augment> {
     let augment = &config.augment;
     (augment.enabled && config.task == Task::Asr).then(|| Augment {

@@ -10,17 +10,18 @@ use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::tts::{
     LengthBounds, LossConfig, MelNormalization, ParallelConfig, ParallelLossConfig, SynthesizerConfig, VoiceConfig,
 };
+use plimsoll_speech::vocoder::{DiscriminatorConfig, VocoderConfig, VocoderLossConfig, VocoderTaskConfig};
 use plimsoll_tape::{count, on_capture_device};
 use serde::Serialize;
 
-use super::features::reference_frames;
+use super::features::{crop, features as features_of, reference_frames};
 use crate::config::{
     AttentionChoice, DecoderNormChoice, FamilyChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice,
     RunConfig, Task,
 };
 
-/// Configuration of a model of either task.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// Configuration of a model of any task.
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum ModelPlan {
     /// A speech recognizer.
@@ -29,11 +30,26 @@ pub enum ModelPlan {
     Synthesizer(SynthesizerConfig),
     /// A parallel speech synthesizer.
     Parallel(ParallelConfig),
+    /// A vocoder with its discriminators.
+    Vocoder(VocoderTaskConfig),
+}
+
+/// Evaluates `$body` with `$config` as the configuration in the model `$plan`, whatever its kind.
+#[macro_export]
+macro_rules! with_model {
+    ($plan:expr, $config:ident => $body:expr) => {
+        match $plan {
+            $crate::mapping::ModelPlan::Recognizer($config) => $body,
+            $crate::mapping::ModelPlan::Synthesizer($config) => $body,
+            $crate::mapping::ModelPlan::Parallel($config) => $body,
+            $crate::mapping::ModelPlan::Vocoder($config) => $body,
+        }
+    };
 }
 
 /// Maps `config` to the configuration of its model, with `features` mel bands and `vocabulary` tokens.
 ///
-/// The normalization and the length bounds of a synthesizer come from data and have their defaults here.
+/// The statistics of log-mels and the length bounds of a synthesizer come from data and have their defaults here.
 pub fn model(config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
     match config.task {
         Task::Asr => ModelPlan::Recognizer(recognizer(config, features, vocabulary)),
@@ -41,6 +57,7 @@ pub fn model(config: &RunConfig, features: usize, vocabulary: usize) -> ModelPla
             FamilyChoice::Parallel => ModelPlan::Parallel(parallel(config, features, vocabulary)),
             FamilyChoice::Autoregressive => ModelPlan::Synthesizer(synthesizer(config, features, vocabulary)),
         },
+        Task::Vocoder => ModelPlan::Vocoder(vocoder(config)),
     }
 }
 
@@ -73,6 +90,12 @@ impl fmt::Display for ModelPlan {
                     counted(vocabulary, "token")
                 )
             }
+            Self::Vocoder(model) => {
+                let VocoderConfig { layers, dim, .. } = &model.vocoder;
+                let DiscriminatorConfig { periods, resolutions, .. } = &model.discriminators;
+                let judges = counted(periods.len() + resolutions.len(), "discriminator");
+                write!(f, "vocoder: {} of width {dim}, and {judges}", counted(layers, "block"))
+            }
         }
     }
 }
@@ -90,6 +113,7 @@ impl ModelPlan {
             Self::Parallel(ParallelConfig { text_layers, decoder_layers, .. }) => {
                 (*text_layers).max(*decoder_layers) as u32
             }
+            Self::Vocoder(model) => model.vocoder.layers as u32,
         }
     }
 
@@ -100,6 +124,7 @@ impl ModelPlan {
             Self::Synthesizer(_) => frames.max(1),
             // The start token has a frame, too.
             Self::Parallel(_) => frames.saturating_sub(1).max(1),
+            Self::Vocoder(_) => 1,
         }
     }
 
@@ -109,22 +134,24 @@ impl ModelPlan {
             Self::Recognizer(model) => model.features,
             Self::Synthesizer(model) => model.features,
             Self::Parallel(model) => model.features,
+            Self::Vocoder(model) => model.vocoder.features.n_mels,
         }
     }
 
-    /// Returns the number of tokens.
+    /// Returns the number of tokens; 1 for a vocoder, which reads no text.
     pub(crate) fn vocabulary(&self) -> usize {
         match self {
             Self::Recognizer(model) => model.vocabulary,
             Self::Synthesizer(model) => model.vocabulary,
             Self::Parallel(model) => model.vocabulary,
+            Self::Vocoder(_) => 1,
         }
     }
 
-    /// Returns the limits on the length of synthesized speech; those of a recognizer have no meaning.
+    /// Returns the limits on the length of synthesized speech; only those of a synthesizer have a meaning.
     pub(crate) fn length_bounds(&self) -> LengthBounds {
         match self {
-            Self::Recognizer(_) => LengthBounds::default(),
+            Self::Recognizer(_) | Self::Vocoder(_) => LengthBounds::default(),
             Self::Synthesizer(model) => model.length_bounds,
             Self::Parallel(model) => model.length_bounds,
         }
@@ -132,19 +159,15 @@ impl ModelPlan {
 
     /// Counts the parameters.
     pub(crate) fn parameters(&self) -> u64 {
-        on_capture_device(|device| match self {
-            Self::Recognizer(model) => count(&model.init_unseeded(device)),
-            Self::Synthesizer(model) => count(&model.init_unseeded(device)),
-            Self::Parallel(model) => count(&model.init_unseeded(device)),
-        })
+        on_capture_device(|device| with_model!(self, model => count(&model.init_unseeded(device))))
     }
 
-    /// Returns the model with the limits `bounds` on the length of synthesized speech; a recognizer stays as it is.
+    /// Returns the model with the limits `bounds` on the length of synthesized speech; other models stay as they are.
     pub(crate) fn with_length_bounds(self, bounds: LengthBounds) -> Self {
         match self {
             Self::Synthesizer(model) => Self::Synthesizer(SynthesizerConfig { length_bounds: bounds, ..model }),
             Self::Parallel(model) => Self::Parallel(ParallelConfig { length_bounds: bounds, ..model }),
-            model @ Self::Recognizer(_) => model,
+            model @ (Self::Recognizer(_) | Self::Vocoder(_)) => model,
         }
     }
 
@@ -154,6 +177,11 @@ impl ModelPlan {
         match self.with_length_bounds(bounds) {
             Self::Synthesizer(model) => Self::Synthesizer(SynthesizerConfig { normalization, ..model }),
             Self::Parallel(model) => Self::Parallel(ParallelConfig { normalization, ..model }),
+            Self::Vocoder(mut model) => {
+                (model.vocoder.mel_mean, model.vocoder.mel_std) =
+                    (f64::from(normalization.mean), f64::from(normalization.std));
+                Self::Vocoder(model)
+            }
             model @ Self::Recognizer(_) => model,
         }
     }
@@ -164,8 +192,8 @@ impl ModelPlan {
         let length = match &mut self {
             Self::Recognizer(model) => &mut model.length,
             Self::Synthesizer(model) => &mut model.length,
-            // It has no attention over frames.
-            Self::Parallel(_) => return self,
+            // They have no attention over frames.
+            Self::Parallel(_) | Self::Vocoder(_) => return self,
         };
         if let LengthPolicy::Chunked(_) = length {
             *length = LengthPolicy::Exact;
@@ -188,7 +216,7 @@ impl ModelPlan {
         let length = match self {
             Self::Recognizer(model) => model.length,
             Self::Synthesizer(model) => model.length,
-            Self::Parallel(_) => return None,
+            Self::Parallel(_) | Self::Vocoder(_) => return None,
         };
         match length {
             LengthPolicy::Chunked(chunk) => Some(chunk),
@@ -331,5 +359,34 @@ fn distance(model: &ModelConfig) -> Distance {
     match model.mel_loss {
         MelLossChoice::L1 => Distance::L1,
         MelLossChoice::Huber => Distance::Huber,
+    }
+}
+
+/// Maps `config` to the configuration of its vocoder with its discriminators. The statistics of log-mels come from data and
+/// have their defaults here.
+pub fn vocoder(config: &RunConfig) -> VocoderTaskConfig {
+    let model = &config.model;
+    let task = VocoderTaskConfig::recommended(features_of(&config.features));
+    let channels = |multiples: &[usize]| multiples.iter().map(|n| n * model.discriminator_channels as usize).collect();
+    VocoderTaskConfig {
+        vocoder: VocoderConfig {
+            dim: model.d_model as usize,
+            layers: model.vocoder_layers as usize,
+            kernel: model.vocoder_kernel as usize,
+            feed_forward_multiplier: model.feed_forward_multiplier as usize,
+            ..task.vocoder
+        },
+        discriminators: DiscriminatorConfig {
+            period_channels: channels(&[1, 2, 4, 8]),
+            resolution_channels: channels(&[1, 2, 2]),
+            ..task.discriminators
+        },
+        loss: VocoderLossConfig {
+            mel: model.mel_loss_weight,
+            spectrum: model.spectrum_loss_weight,
+            adversarial: model.adversarial_loss_weight,
+            features: model.feature_loss_weight,
+        },
+        crop: crop(config).0 as usize,
     }
 }

@@ -13,6 +13,7 @@ mod summary;
 mod synthesis;
 mod task;
 mod trial;
+mod vocoding;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +46,7 @@ use resume::ResumedRun;
 use summary::{summary, write_report};
 use synthesis::Synthesis;
 use task::TrainingTask;
+use vocoding::Vocoding;
 
 pub use folder::{RunFolder, config_path, named_run};
 pub use planning::{PlannedRun, preview};
@@ -117,10 +119,11 @@ impl RunContext<'_> {
     /// # Errors
     /// If the run cannot continue: a device error, a full disk, data that changed since the run began.
     pub fn train(&self, stop: &AtomicBool, display: &mut dyn RunDisplay) -> Result<TrainingOutcome, Failure> {
-        match self.plan.model {
-            ModelPlan::Recognizer(config) => self.train_task(&Recognition::new(config), stop, display),
-            ModelPlan::Synthesizer(config) => self.train_task(&Synthesis::new(config), stop, display),
-            ModelPlan::Parallel(config) => self.train_task(&Synthesis::new(config), stop, display),
+        match &self.plan.model {
+            ModelPlan::Recognizer(config) => self.train_task(&Recognition::new(*config), stop, display),
+            ModelPlan::Synthesizer(config) => self.train_task(&Synthesis::new(*config), stop, display),
+            ModelPlan::Parallel(config) => self.train_task(&Synthesis::new(*config), stop, display),
+            ModelPlan::Vocoder(config) => self.train_task(&Vocoding::new(config.clone()), stop, display),
         }
     }
 

@@ -8,10 +8,10 @@ use plimsoll_memory::{
 use crate::demand::DemandBuilder;
 use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
-use crate::mapping::ModelPlan;
 use crate::memory::target_for;
 use crate::plan::RunPlan;
 use crate::resolve;
+use crate::with_model;
 
 /// Prediction of the step that needs most memory.
 #[derive(Clone, Debug)]
@@ -39,14 +39,10 @@ impl StepPrediction {
         };
         let Some(bucket) = memory.plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
         let shapes = memory.plan.buckets.iter().map(|bucket| bucket.bucket).collect();
-        let builder = DemandBuilder::of_shapes(plan.config.clone(), plan.model, shapes);
+        let builder = DemandBuilder::of_shapes(plan.config.clone(), plan.model.clone(), shapes);
         let demand = builder.as_written(&target);
         let (rules, state) = (target.rules(), memory.plan.state);
-        let (owners, operations) = match &builder.model {
-            ModelPlan::Recognizer(model) => details(model, demand, bucket, rules, state)?,
-            ModelPlan::Synthesizer(model) => details(model, demand, bucket, rules, state)?,
-            ModelPlan::Parallel(model) => details(model, demand, bucket, rules, state)?,
-        };
+        let (owners, operations) = with_model!(&builder.model, model => details(model, demand, bucket, rules, state)?);
         Ok(Some(Self { bucket: bucket.clone(), owners, operations, speed: target.speed() }))
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{AudioSegment, read_audio_segment, write_wav};
-use plimsoll_core::{HostSample, Key, Measure};
+use plimsoll_core::{Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
 use plimsoll_speech::tts::{self, SpeechConfig, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance};
@@ -16,7 +16,7 @@ use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
 use super::pictures::{self, AttentionPicture, Mels};
-use super::task::{FinalScores, TrainingTask};
+use super::task::{FinalScores, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
 
@@ -132,16 +132,6 @@ impl<C: SpeechConfig> Synthesis<C> {
         let maps = [attention.heatmap()].into_iter().chain(pictures::mels(&mels, features)).collect();
         Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
     }
-}
-
-/// Loads up to `count` held-out utterances, evenly spread over their lengths, longest first. Skips utterances that
-/// cannot be read; the loader of the validation reports them.
-fn held_out(run: &RunContext<'_>, count: usize) -> Vec<HostSample> {
-    let all = run.prepared.validation.len();
-    let step = all.div_ceil(count.max(1)).max(1);
-    let load = |index| run.prepared.validation.load(index, None).ok();
-    // Longest first: a listener hears more mistakes in a long utterance.
-    (0..all).rev().step_by(step).filter_map(load).collect()
 }
 
 impl<C: SpeechConfig + Sync> TrainingTask for Synthesis<C> {

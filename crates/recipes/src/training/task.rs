@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::{HostBatch, Key, Measure};
+use plimsoll_core::{HostBatch, HostSample, Key, Measure};
 use plimsoll_monitor::Example;
 use plimsoll_tape::Task;
 use plimsoll_train::{InferenceRunner, Score};
@@ -11,7 +11,7 @@ use plimsoll_train::{InferenceRunner, Score};
 use super::RunContext;
 use crate::error::Failure;
 
-/// Training of one kind of model: recognition or synthesis.
+/// Training of one kind of model: recognition, synthesis or vocoding.
 pub(super) trait TrainingTask {
     /// Type of the model.
     type Model: Task<Batch = HostBatch>;
@@ -59,6 +59,16 @@ pub(super) struct FinalScores {
     pub(super) scores: Vec<Measure>,
     /// Number of held-out utterances that were evaluated.
     pub(super) held_out: usize,
-    /// A few utterances with their true and recognized texts; empty for a synthesizer.
+    /// A few utterances with their true and recognized texts; only of a recognizer.
     pub(super) examples: Vec<Example>,
+}
+
+/// Loads up to `count` held-out utterances, evenly spread over their lengths, longest first. Skips utterances that
+/// cannot be read; the loader of the validation reports them.
+pub(super) fn held_out(run: &RunContext<'_>, count: usize) -> Vec<HostSample> {
+    let all = run.prepared.validation.len();
+    let step = all.div_ceil(count.max(1)).max(1);
+    let load = |index| run.prepared.validation.load(index, None).ok();
+    // Longest first: a listener hears more mistakes in a long utterance.
+    (0..all).rev().step_by(step).filter_map(load).collect()
 }

@@ -14,6 +14,7 @@ mod evaluate;
 mod generate;
 mod parallel;
 mod pipeline;
+mod sound;
 mod speak;
 mod speech_model;
 mod split;

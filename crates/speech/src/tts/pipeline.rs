@@ -6,15 +6,17 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_audio::{LogMel, Vocoder};
+use plimsoll_audio::LogMel;
 use plimsoll_core::{Key, SampleId, Seconds};
 use plimsoll_text::{Case, Tokenizer, normalize};
 
+use super::sound::Sound;
 use super::{
     Alignment, Ending, GeneratedMels, GenerationOptions, ParallelConfig, SpeechConfig, SpeechModel, SpeechText,
     SynthesizerConfig, split_text,
 };
 use crate::metadata::with_weights;
+use crate::vocoder::NeuralVocoder;
 use crate::{ModelError, ModelFolder, ModelKind, ModelMetadata};
 
 /// Length of the shortest reference recording from which a voice is encoded.
@@ -30,7 +32,8 @@ const SHOWN_CHARACTERS: usize = 60;
 /// Speeds of speech that can be asked for.
 pub(super) const RATES: RangeInclusive<f64> = 0.25..=4.0;
 
-/// A trained synthesizer with its features, its tokenizer and its vocoder.
+/// A trained synthesizer with its features, its tokenizer and its vocoder: a trained one if the folder of the model has one,
+/// otherwise Griffin-Lim.
 ///
 /// ```no_run
 /// use burn::tensor::Device;
@@ -46,7 +49,7 @@ pub(super) const RATES: RangeInclusive<f64> = 0.25..=4.0;
 pub struct SpeechPipeline {
     model: Box<dyn SpeechModel>,
     log_mel: LogMel,
-    vocoder: Vocoder,
+    sound: Sound,
     tokenizer: Tokenizer,
     device: Device,
 }
@@ -165,7 +168,8 @@ impl SpeechPipeline {
     fn load_family<C: SpeechConfig>(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         let metadata = ModelMetadata::<C>::read(folder)?;
         let model = with_weights(|device| metadata.model.init_model_unseeded(device), ModelFolder(folder), device)?;
-        Self::new(model, &metadata)
+        let sound = Sound::of_model(folder, &metadata.features, device)?;
+        Ok(Self { sound, ..Self::new(model, &metadata)? })
     }
 
     /// Makes a pipeline with a model that is already in memory, such as a model in training.
@@ -176,9 +180,23 @@ impl SpeechPipeline {
     pub fn new<C: SpeechConfig>(model: C::Model, metadata: &ModelMetadata<C>) -> Result<Self, ModelError> {
         // Without autodiff: nothing is kept for a backward pass.
         let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };
-        let (log_mel, vocoder) = (LogMel::new(&metadata.features)?, Vocoder::new(&metadata.features)?);
+        let (log_mel, sound) = (LogMel::new(&metadata.features)?, Sound::griffin_lim(&metadata.features)?);
         let tokenizer = metadata.tokenizer.clone();
-        Ok(Self { device: model.device(), model: Box::new(model), log_mel, vocoder, tokenizer })
+        Ok(Self { device: model.device(), model: Box::new(model), log_mel, sound, tokenizer })
+    }
+
+    /// Makes sound of log-mels by a trained vocoder, in place of Griffin-Lim.
+    ///
+    /// # Errors
+    /// [`ModelError::OtherFeatures`] when the vocoder was trained with other features than the synthesizer.
+    pub fn with_vocoder(self, vocoder: NeuralVocoder) -> Result<Self, ModelError> {
+        let sound = Sound::neural(vocoder, self.log_mel.config())?;
+        Ok(Self { sound, ..self })
+    }
+
+    /// Returns whether a trained vocoder makes the sound; otherwise Griffin-Lim does.
+    pub fn has_vocoder(&self) -> bool {
+        matches!(self.sound, Sound::Neural(_))
     }
 
     /// Returns the sample rate in Hz of the output, and of recordings for [`encode_voice`](Self::encode_voice).
@@ -295,7 +313,7 @@ impl SpeechPipeline {
     /// Computes the samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
     pub fn vocode<'a>(&self, mels: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
         let pause = vec![0.0; (Self::PAUSE.0 * f64::from(self.sample_rate())) as usize];
-        self.vocoder.waveforms(&mels.collect::<Vec<_>>()).join(pause.as_slice())
+        self.sound.waveforms(&mels.collect::<Vec<_>>()).join(pause.as_slice())
     }
 
     /// Computes which token each frame of `segment` came from. `index` is the position of the segment in

@@ -171,6 +171,11 @@ impl VocoderTaskConfig {
         Self { vocoder: VocoderConfig::recommended(features), discriminators, loss, crop }
     }
 
+    /// Returns the number of frames that validation turns into sound at a time: as many as a crop has.
+    pub fn chunk_frames(&self) -> usize {
+        (self.crop / self.vocoder.features.hop_length.max(1)).max(1)
+    }
+
     /// Checks that the vocoder and its discriminators can be built and trained.
     ///
     /// # Errors

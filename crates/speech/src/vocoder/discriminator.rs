@@ -117,17 +117,29 @@ impl Discriminators {
     ///
     /// # Panics
     /// If there is not one spectrum for each resolution.
-    pub fn forward(&self, samples: &Tensor<2>, spectra: &[Tensor<3>], pass: &Pass) -> Vec<Judgment> {
+    pub fn forward(&self, samples: &Tensor<2>, spectra: Vec<Tensor<3>>, pass: &Pass) -> Vec<Judgment> {
+        self.judge(samples, spectra, pass).collect()
+    }
+
+    /// Computes the scores alone of what [`forward`](Self::forward) judges, and keeps no hidden values.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub(super) fn scores(&self, samples: Tensor<2>, spectra: Vec<Tensor<3>>, pass: &Pass) -> Vec<Tensor<4>> {
+        self.judge(&samples, spectra, pass).map(|judgment| judgment.scores).collect()
+    }
+
+    fn judge(&self, samples: &Tensor<2>, spectra: Vec<Tensor<3>>, pass: &Pass) -> impl Iterator<Item = Judgment> {
         assert!(spectra.len() == self.resolutions.len(), "a spectrum for each resolution");
         let periods = self.periods.iter().zip(&self.config.periods);
         let by_period = periods.map(|(stack, &period)| stack.forward(in_periods(samples.clone(), period), pass));
         let resolutions = self.resolutions.iter().zip(spectra);
         let by_resolution = resolutions.map(|(stack, spectrum)| {
             // About 0, with a spread of about 1.
-            let x = (spectrum.clone() + 2.0) / 3.0;
+            let x = (spectrum + 2.0) / 3.0;
             stack.forward(x.unsqueeze_dim::<4>(3), pass)
         });
-        by_period.chain(by_resolution).collect()
+        by_period.chain(by_resolution)
     }
 
     /// Returns the discriminators with constant weights: a loss of theirs has no gradient for them.

@@ -5,8 +5,6 @@ use burn::tensor::activation::relu;
 use plimsoll_layers::{Stft, hann_window};
 use plimsoll_tape::detach;
 
-use super::Judgment;
-
 // Shapes: b crops, n samples, t frames, k bins.
 
 /// Number that is added to each squared magnitude, so that silence has a logarithm and a gradient: 60 dB below a bin of
@@ -49,38 +47,43 @@ pub(super) fn sum_of_means<const D: usize>(x: Tensor<D>) -> Tensor<1> {
 
 /// Computes the spectral loss (Arik et al. 2019; Yamamoto et al. 2020): spectral convergence of each crop, and the mean
 /// difference of logarithms; the mean over the resolutions.
-pub(super) fn spectral_loss(found: &[Magnitudes], truth: &[Magnitudes]) -> Tensor<1> {
+pub(super) fn spectral_loss(found: Vec<Magnitudes>, truth: Vec<Magnitudes>) -> Tensor<1> {
     let norm = |x: Tensor<3>| x.square().sum_dim(2).sum_dim(1);
-    let each = found.iter().zip(truth).map(|(found, truth)| {
-        let difference = (norm(found.linear.clone() - truth.linear.clone()) + QUIET_POWER).sqrt();
-        let convergence = (difference / norm(truth.linear.clone()).sqrt()).sum();
-        convergence + sum_of_means((found.log.clone() - truth.log.clone()).abs())
+    let count = found.len();
+    let each = found.into_iter().zip(truth).map(|(found, truth)| {
+        let difference = (norm(found.linear - truth.linear.clone()) + QUIET_POWER).sqrt();
+        let convergence = (difference / norm(truth.linear).sqrt()).sum();
+        convergence + sum_of_means((found.log - truth.log).abs())
     });
-    mean(each, found.len())
+    mean(each, count)
 }
 
 /// Computes the hinge loss of the discriminators: `recordings` should have scores from 1 on, `generated` up to -1.
-pub(super) fn discriminator_loss(recordings: &[Judgment], generated: &[Judgment]) -> Tensor<1> {
-    let each = recordings.iter().zip(generated).map(|(recording, generated)| {
-        let missed = relu(recording.scores.clone().neg() + 1.0);
-        sum_of_means(missed) + sum_of_means(relu(generated.scores.clone() + 1.0))
-    });
-    mean(each, recordings.len())
+pub(super) fn discriminator_loss(recordings: Vec<Tensor<4>>, generated: Vec<Tensor<4>>) -> Tensor<1> {
+    let count = recordings.len();
+    let each = recordings
+        .into_iter()
+        .zip(generated)
+        .map(|(recording, generated)| sum_of_means(relu(recording.neg() + 1.0)) + sum_of_means(relu(generated + 1.0)));
+    mean(each, count)
 }
 
 /// Computes the hinge loss of the vocoder: `generated` should have scores from 1 on.
-pub(super) fn adversarial_loss(generated: &[Judgment]) -> Tensor<1> {
-    mean(generated.iter().map(|judgment| sum_of_means(relu(judgment.scores.clone().neg() + 1.0))), generated.len())
+pub(super) fn adversarial_loss(generated: Vec<Tensor<4>>) -> Tensor<1> {
+    let count = generated.len();
+    mean(generated.into_iter().map(|scores| sum_of_means(relu(scores.neg() + 1.0))), count)
 }
 
-/// Computes feature matching: the difference of the discriminators' hidden values. `recordings` are constant.
-pub(super) fn feature_loss(recordings: &[Judgment], generated: &[Judgment]) -> Tensor<1> {
-    let each = recordings.iter().zip(generated).map(|(recording, generated)| {
-        let layers = recording.features.iter().zip(&generated.features);
-        let differences = layers.map(|(truth, found)| sum_of_means((found.clone() - detach(truth.clone())).abs()));
-        mean(differences, recording.features.len())
+/// Computes feature matching: the difference of the discriminators' hidden values, of each discriminator by layers.
+/// `recordings` are constant.
+pub(super) fn feature_loss(recordings: Vec<Vec<Tensor<4>>>, generated: Vec<Vec<Tensor<4>>>) -> Tensor<1> {
+    let count = recordings.len();
+    let each = recordings.into_iter().zip(generated).map(|(recording, generated)| {
+        let layers = recording.len();
+        let pairs = recording.into_iter().zip(generated);
+        mean(pairs.map(|(truth, found)| sum_of_means((found - detach(truth)).abs())), layers)
     });
-    mean(each, recordings.len())
+    mean(each, count)
 }
 
 fn mean(terms: impl Iterator<Item = Tensor<1>>, count: usize) -> Tensor<1> {

@@ -10,8 +10,6 @@ use super::{NeuralVocoder, VocoderTaskConfig};
 use crate::metadata::{read_described, write_described};
 use crate::{ModelError, ModelFolder};
 
-/// What `ModelFolder::kind` returns for a vocoder.
-const KIND: &str = "vocoder";
 /// Beginning of the names of a vocoder's weights in the checkpoints of its training.
 const VOCODER: &str = "vocoder.";
 /// Beginning of the names of the discriminators' weights there.
@@ -30,9 +28,12 @@ pub struct VocoderMetadata {
 }
 
 impl VocoderMetadata {
+    /// Name of the kind in files, as [`ModelFolder::kind`] returns it.
+    pub const KIND: &'static str = "vocoder";
+
     /// Makes the metadata of a vocoder with this configuration.
     pub fn new(model: VocoderTaskConfig) -> Self {
-        Self { kind: KIND.into(), model, run: None }
+        Self { kind: Self::KIND.into(), model, run: None }
     }
 
     /// Sets the identity of the run that trains the vocoder.
@@ -56,7 +57,7 @@ impl VocoderMetadata {
     /// [`ModelError::Format`] when it is not valid for this version, [`ModelError::Impossible`] when no vocoder has its
     /// sizes, [`ModelError::Io`] when it cannot be read.
     pub fn read(folder: &Path) -> Result<Self, ModelError> {
-        let metadata: Self = read_described(folder, KIND, "a vocoder")?;
+        let metadata: Self = read_described(folder, Self::KIND, "a vocoder")?;
         let path = ModelFolder(folder).metadata_file();
         metadata.model.check().map_err(|source| ModelError::Impossible { path, source })?;
         Ok(metadata)
@@ -77,8 +78,9 @@ impl NeuralVocoder {
     }
 }
 
-/// Removes the discriminators' weights, and the beginning of the vocoder's names that its training adds.
-fn vocoder_weights(weights: Vec<NamedTensor>) -> Vec<NamedTensor> {
+/// Returns the weights of the vocoder alone, of those of its training: without the discriminators, under the names that
+/// [`NeuralVocoder`] has.
+pub fn vocoder_weights(weights: Vec<NamedTensor>) -> Vec<NamedTensor> {
     let kept = weights.into_iter().filter(|weight| !weight.name.starts_with(DISCRIMINATORS));
     let renamed = kept.map(|weight| match weight.name.strip_prefix(VOCODER) {
         Some(name) => NamedTensor { name: name.into(), ..weight },

@@ -4,10 +4,9 @@
 //! It is trained to sound like recordings: [`VocoderTask`] joins spectral losses and the losses of discriminators, which
 //! learn to tell recordings from generated sound, in one loss and one backward pass.
 
-mod batch;
 mod config;
-mod crops;
 mod discriminator;
+mod evaluate;
 mod generator;
 mod levels;
 mod log_mel;
@@ -16,12 +15,11 @@ mod metadata;
 mod stream;
 mod task;
 
-pub use batch::SoundBatch;
 pub use config::{DiscriminatorConfig, VocoderConfig, VocoderLossConfig, VocoderTaskConfig};
-pub use crops::CropSource;
 pub use discriminator::{Discriminators, Judgment};
+pub use evaluate::{VocodedUtterance, evaluate_vocoding, log_mel_distance};
 pub use generator::NeuralVocoder;
 pub use log_mel::LogMelTransform;
-pub use metadata::VocoderMetadata;
+pub use metadata::{VocoderMetadata, vocoder_weights};
 pub use stream::VocoderStream;
 pub use task::{VocoderLosses, VocoderTask};

@@ -38,6 +38,19 @@ pub struct VocoderStream<'a> {
     done: usize,
 }
 
+impl NeuralVocoder {
+    /// Returns the samples of whole log-mels `[t, m]`, computed in chunks of `chunk` frames, which bounds the memory.
+    ///
+    /// # Panics
+    /// If `chunk` is 0, or `mels` end inside a frame.
+    pub fn waveform(&self, mels: &[f32], chunk: usize) -> Vec<f32> {
+        let mut stream = VocoderStream::new(self, chunk);
+        let mut samples = stream.push(mels);
+        samples.extend(stream.finish());
+        samples
+    }
+}
+
 impl<'a> VocoderStream<'a> {
     /// Starts an utterance that becomes sound in chunks of `chunk` frames.
     ///

@@ -1,17 +1,16 @@
 //! The training task: vocoder and discriminators, trained by one loss in one backward pass.
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use plimsoll_core::Key;
+use burn::tensor::{Device, Tensor, TensorData};
+use plimsoll_core::{Batch, HostBatch, Key};
 use plimsoll_layers::Lengths;
-use plimsoll_memory::Traceable;
 use plimsoll_tape::transfer::from_host;
 use plimsoll_tape::{Pass, StepLoss, Task, detach, initialize, is_capturing};
 
 use super::losses::{
     Magnitudes, Resolutions, adversarial_loss, discriminator_loss, feature_loss, spectral_loss, sum_of_means,
 };
-use super::{Discriminators, Judgment, LogMelTransform, NeuralVocoder, SoundBatch, VocoderTaskConfig};
+use super::{Discriminators, Judgment, LogMelTransform, NeuralVocoder, VocoderTaskConfig};
 
 // Shapes: b crops, n samples, t frames, m mel channels.
 
@@ -120,20 +119,28 @@ impl VocoderTask {
     /// Computes the terms of the loss for the recordings `samples` `[b, n]`.
     pub fn losses(&self, samples: &Tensor<2>, pass: &Pass) -> VocoderLosses {
         let weights = self.config.loss;
+        // A memory plan frees each tensor after its last use, so none is held longer here.
         let (mels, sound) = self.resynthesize(samples, pass);
         let mel = sum_of_means((self.log_mel.forward(sound.clone()) - mels).abs());
         let (truth, found) = (self.resolutions.forward(samples), self.resolutions.forward(&sound));
         let logs = |all: &[Magnitudes]| all.iter().map(|one| one.log.clone()).collect::<Vec<_>>();
-        let recordings = self.discriminators.forward(samples, &logs(&truth), pass);
-        let constants: Vec<Tensor<3>> = logs(&found).into_iter().map(detach).collect();
-        let generated = self.discriminators.forward(&detach(sound.clone()), &constants, pass);
-        let judged: Vec<Judgment> = self.discriminators.frozen().forward(&sound, &logs(&found), pass);
+        let (true_logs, logs) = (logs(&truth), logs(&found));
+        let spectrum = spectral_loss(found, truth);
+        let recordings = self.discriminators.forward(samples, true_logs, pass);
+        let constants: Vec<Tensor<3>> = logs.iter().cloned().map(detach).collect();
+        let generated = self.discriminators.scores(detach(sound.clone()), constants, pass);
+        let (true_scores, features): (Vec<_>, Vec<_>) =
+            recordings.into_iter().map(|Judgment { scores, features }| (scores, features)).unzip();
+        let discriminator = discriminator_loss(true_scores, generated);
+        let judged = self.discriminators.frozen().forward(&sound, logs, pass);
+        let (scores, judged): (Vec<_>, Vec<_>) =
+            judged.into_iter().map(|Judgment { scores, features }| (scores, features)).unzip();
         VocoderLosses {
             mel: mel * weights.mel,
-            spectrum: spectral_loss(&found, &truth) * weights.spectrum,
-            adversarial: adversarial_loss(&judged) * weights.adversarial,
-            features: feature_loss(&recordings, &judged) * weights.features,
-            discriminator: discriminator_loss(&recordings, &generated),
+            spectrum: spectrum * weights.spectrum,
+            adversarial: adversarial_loss(scores) * weights.adversarial,
+            features: feature_loss(features, judged) * weights.features,
+            discriminator,
         }
     }
 }
@@ -151,16 +158,18 @@ fn fitted(sound: Tensor<2>, n: usize) -> Tensor<2> {
 }
 
 impl Task for VocoderTask {
-    type Batch = SoundBatch;
+    /// Crops: sound with one value in a frame, all of the same length.
+    type Batch = HostBatch;
     /// Samples `[b, n]`.
     type Tensors = Tensor<2>;
 
-    fn send(batch: &SoundBatch, device: &Device) -> Tensor<2> {
-        let shape = [plimsoll_core::Batch::len(batch), batch.crop()];
+    fn send(batch: &HostBatch, device: &Device) -> Tensor<2> {
+        assert_eq!(batch.feature_width, 1, "sound has one value in a frame");
+        let shape = [batch.len(), batch.frames];
         if is_capturing() {
-            return from_host(shape, device, || batch.samples().to_vec());
+            return from_host(shape, device, || batch.features.clone());
         }
-        let mut data = burn::tensor::TensorData::new(batch.samples().to_vec(), shape);
+        let mut data = TensorData::new(batch.features.clone(), shape);
         device.staging(std::iter::once(&mut data));
         Tensor::from_data(data, device)
     }
@@ -169,24 +178,5 @@ impl Task for VocoderTask {
         let losses = self.losses(samples, pass);
         let sum = losses.of_vocoder() + losses.discriminator.clone();
         StepLoss { parts: losses.named().into(), ..StepLoss::new(sum) }
-    }
-}
-
-impl Traceable for VocoderTaskConfig {
-    type Task = VocoderTask;
-
-    fn init(&self, device: &Device) -> VocoderTask {
-        self.init_unseeded(device)
-    }
-
-    fn batch(&self, shape: plimsoll_core::BatchShape) -> SoundBatch {
-        let silence = |index: u32| (plimsoll_core::SampleId(u64::from(index)), vec![0.0; self.crop]);
-        SoundBatch::new((0..shape.utterances).map(silence).collect(), self.crop)
-    }
-
-    /// Computes the sound of each crop and its log-mels, as the validation of a vocoder does.
-    fn validate(&self, task: &VocoderTask, samples: &Tensor<2>) {
-        let (_, sound) = task.resynthesize(samples, &Pass::plain());
-        let _ = task.log_mel.forward(sound);
     }
 }

@@ -1,15 +1,14 @@
 //! A small vocoder gives the sound, gradients and training steps of the same model in PyTorch.
 
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::SampleId;
+use plimsoll_core::HostBatch;
 use plimsoll_speech::audio::{Floor, LogMelConfig, Normalize, Spectrum};
-use plimsoll_speech::vocoder::{
-    DiscriminatorConfig, SoundBatch, VocoderConfig, VocoderLossConfig, VocoderTask, VocoderTaskConfig,
-};
+use plimsoll_speech::vocoder::{DiscriminatorConfig, VocoderConfig, VocoderLossConfig, VocoderTask, VocoderTaskConfig};
 use plimsoll_tape::{Pass, Task};
 
 use crate::fixture::{Fixture, close};
 use crate::pytorch::{TOLERANCE, gradients_agree, ten_steps_agree, with_weights};
+use crate::vocoder_task::batch_of;
 
 /// Returns the configuration of the model in `fixtures/vocoder_model.py`.
 pub(crate) fn config() -> VocoderTaskConfig {
@@ -41,9 +40,8 @@ fn model(fixture: &Fixture) -> VocoderTask {
     with_weights(config().init_unseeded(&Device::flex().autodiff()), fixture)
 }
 
-fn batch(fixture: &Fixture) -> SoundBatch {
-    let crops = fixture.values("samples").chunks(256).enumerate();
-    SoundBatch::new(crops.map(|(index, samples)| (SampleId(index as u64), samples.to_vec())).collect(), 256)
+fn batch(fixture: &Fixture) -> HostBatch {
+    batch_of(fixture.values("samples").chunks(256).map(<[f32]>::to_vec))
 }
 
 #[test]

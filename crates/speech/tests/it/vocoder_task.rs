@@ -1,18 +1,17 @@
 //! Properties of the training of a vocoder with its discriminators.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, BatchSource, Choice, Key, Position, Precision, Remat, SampleId};
-use plimsoll_memory::Traceable;
-use plimsoll_speech::vocoder::{
-    CropSource, NeuralVocoder, SoundBatch, VocoderMetadata, VocoderTask, VocoderTaskConfig,
+use plimsoll_core::{
+    Batch, BatchShape, Choice, Frames, Grid, HostBatch, HostSample, Key, OpenGate, Precision, Remat, SampleId,
 };
+use plimsoll_memory::Traceable;
+use plimsoll_speech::vocoder::{NeuralVocoder, VocoderMetadata, VocoderTask, VocoderTaskConfig, evaluate_vocoding};
 use plimsoll_speech::{ModelError, ModelFolder};
 use plimsoll_tape::{NamedVisitor, Noise, Pass, SimulatedDevice, Task, backward, capture, collect, walk};
-use plimsoll_train::{Governor, Schedule, Trainer, TrainerConfig, write_weights};
+use plimsoll_train::{Governor, InferenceRunner, Schedule, Trainer, TrainerConfig, write_weights};
 
 use crate::vocoder_pytorch::config;
 
@@ -22,16 +21,28 @@ fn task() -> VocoderTask {
     config().init(&Device::flex().autodiff(), Key::new(3))
 }
 
-fn crops() -> SoundBatch {
+/// Makes a batch of `crops`, each with its own samples.
+pub(crate) fn batch_of(crops: impl Iterator<Item = Vec<f32>>) -> HostBatch {
+    let sample = |(index, features): (u64, Vec<f32>)| HostSample {
+        id: SampleId(index),
+        name: index.to_string(),
+        features,
+        tokens: vec![0],
+        reference: Vec::new(),
+    };
+    HostBatch::collate(&(0..).zip(crops).map(sample).collect::<Vec<_>>(), 1, &Grid::default()).unwrap()
+}
+
+fn crops() -> HostBatch {
     let crop = |index: u64| {
         let key = Key::new(8).at(index);
         let sample = |n: u64| {
             let tone = (n as f64 * (0.1 + 0.07 * index as f64)).sin();
             (0.4 * tone + 0.1 * (key.at(n).unit() - 0.5)) as f32
         };
-        (SampleId(index), (0..256).map(sample).collect())
+        (0..256).map(sample).collect()
     };
-    SoundBatch::new((0..4).map(crop).collect(), 256)
+    batch_of((0..4).map(crop))
 }
 
 /// Computes the gradient of each parameter that `loss` has one for.
@@ -131,7 +142,7 @@ fn capture_device_records_a_step_under_every_choice() {
         let recorded = capture(simulated, |session| {
             let config = config();
             let model = Traceable::init(&config, session.device());
-            let batch = config.batch(plimsoll_core::BatchShape::samples(3));
+            let batch = config.batch(BatchShape { frames: Frames(256), ..BatchShape::samples(3) });
             let pass = Pass::new(choice, Noise::new(Key::new(4), batch.ids()));
             let loss = model.loss(&VocoderTask::send(&batch, session.device()), &pass);
             assert!(backward(loss.sum, &model).len() > 40);
@@ -151,43 +162,18 @@ fn capture_device_records_a_step_under_every_choice() {
 }
 
 #[test]
-fn crops_continue_at_any_position() {
-    let recordings: Vec<Vec<f32>> =
-        [100, 7, 55].iter().map(|&n| (0..n).map(|i| (n * 1_000 + i) as f32).collect()).collect();
-    let recordings = Arc::new(recordings);
-    let source = |position| CropSource::new(recordings.clone(), 10, 4, Key::new(2), position);
-    let mut whole = source(Position::default());
-    // Ten crops of the first, one of the second, five of the third.
-    assert_eq!(whole.batches_in_epoch(), 4);
-    let delivered: Vec<_> = (0..9).map(|_| whole.next_batch().unwrap().unwrap()).collect();
-    for first in 1..9 {
-        let mut resumed = source(delivered[first - 1].position);
-        for expected in &delivered[first..] {
-            let found = resumed.next_batch().unwrap().unwrap();
-            assert_eq!((found.batch, found.position), (expected.batch.clone(), expected.position));
-        }
+fn recordings_are_evaluated_in_chunks() {
+    let task = config().init(&Device::flex(), Key::new(3));
+    let samples: Vec<HostSample> = (0..2).map(|index| crops().sample(index)).collect();
+    let mut runner = InferenceRunner::new(&Device::flex(), &OpenGate, 1);
+    let mut evaluated = |chunk| evaluate_vocoding(task.vocoder(), &samples, chunk, &mut runner).unwrap();
+    let (small, whole) = (evaluated(2), evaluated(1_000));
+    assert_eq!(small.len(), 2);
+    for (small, whole) in small.iter().zip(&whole) {
+        assert_eq!((small.sound.len(), whole.sound.len()), (256, 256));
+        assert!(small.sound.iter().zip(&whole.sound).all(|(a, b)| (a - b).abs() < 1e-4));
+        assert!(whole.distance > 0.0 && (small.distance - whole.distance).abs() < 1e-3);
     }
-    assert_eq!(delivered[3].position, Position::epoch_start(1));
-    let first_epoch: Vec<f32> =
-        delivered[..4].iter().flat_map(|delivered| delivered.batch.samples().to_vec()).collect();
-    let starts: Vec<f32> = first_epoch.chunks(10).map(|crop| crop[0]).collect();
-    assert_eq!(starts.len(), 16);
-    assert_eq!(starts.iter().filter(|&&start| start >= 100_000.0).count(), 10);
-    // A crop is a part of one recording; the short recording is followed by silence.
-    for crop in first_epoch.chunks(10) {
-        let length = if (7_000.0..8_000.0).contains(&crop[0]) { 7 } else { 10 };
-        assert!(crop[..length].windows(2).all(|pair| pair[1] == pair[0] + 1.0));
-        assert!(crop[length..].iter().all(|&sample| sample == 0.0));
-    }
-    assert_ne!(delivered[0].batch, delivered[4].batch);
-}
-
-#[test]
-fn parts_of_a_batch_keep_their_samples() {
-    let part = crops().select(&[2, 0]);
-    assert_eq!((part.ids(), part.crop()), (&[SampleId(2), SampleId(0)][..], 256));
-    assert_eq!(part.samples()[256..], crops().samples()[..256]);
-    assert!(crops().select(&[]).is_empty());
 }
 
 #[test]

@@ -75,6 +75,8 @@ section! {
         /// TTS: longest reference audio. It is cut from another utterance of the same speaker, and shows the model
         /// which voice to speak in.
         reference_seconds: Seconds = Seconds(2.0), Kind::Time(Interval::POSITIVE);
+        /// Vocoder: length of the crops that it learns from, each at a random place of an utterance.
+        crop_seconds: Seconds = Seconds(0.5), Kind::Time(Interval::POSITIVE);
         /// Host memory for features that are kept from one epoch to the next.
         cache_memory: Bytes = Bytes::gib(1), Kind::Memory(Bytes(0));
         /// Folder for features that are kept from one run to the next, for corpora that do not fit into memory. Several runs can

@@ -11,7 +11,7 @@ use crate::config::key::Key;
 use crate::config::kind::{Interval, Kind};
 
 section! {
-    /// The structure and size of the model. ASR and TTS mark keys that only one task uses.
+    /// The structure and size of the model. ASR, TTS and Vocoder mark keys that only one task uses.
     ModelConfig, "model." {
         /// Width of the model: an even number, and a multiple of `model.attention_heads`.
         d_model: u32 = 96, Kind::Integer(1, 65_536);
@@ -112,5 +112,20 @@ section! {
         guided_attention_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
         /// Autoregressive TTS: width of the diagonal of the guided attention loss, as a share of the utterance.
         guided_attention_sigma: f64 = 0.2, Kind::Number(Interval(Excluded(0.0), Included(1.0)));
+        /// Vocoder: number of blocks.
+        vocoder_layers: u32 = 6, Kind::Integer(1, 1024);
+        /// Vocoder: number of frames under the convolution of each block; an odd number.
+        vocoder_kernel: u32 = 7, Kind::Integer(1, 1023);
+        /// Vocoder: channels of the first layer of each discriminator, which learns to tell recordings from generated sound;
+        /// later layers have up to 8 times as many.
+        discriminator_channels: u32 = 8, Kind::Integer(1, 1024);
+        /// Vocoder: weight of the difference of log-mels, in nats.
+        mel_loss_weight: f64 = 5.0, Kind::Number(Interval::POSITIVE);
+        /// Vocoder: weight of the spectral loss at several resolutions.
+        spectrum_loss_weight: f64 = 2.0, Kind::Number(Interval::NOT_NEGATIVE);
+        /// Vocoder: weight of the loss for sound that a discriminator recognizes as generated.
+        adversarial_loss_weight: f64 = 0.5, Kind::Number(Interval::NOT_NEGATIVE);
+        /// Vocoder: weight of the difference of the discriminators' hidden values.
+        feature_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
     }
 }

@@ -1,0 +1,211 @@
+//! Evaluates a vocoder: recordings become log-mels and sound again, beside what Griffin-Lim makes of the same log-mels.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use plimsoll_audio::{AudioSegment, LogMel, Vocoder, read_audio_segment, resample, wav_bytes};
+use plimsoll_core::{Samples, Seconds, Skipped, counted, error_chain};
+use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::reader;
+use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_speech::asr::{Search, Transcriber, Transcription};
+use plimsoll_speech::score::ErrorCounts;
+use plimsoll_speech::vocoder::{NeuralVocoder, log_mel_distance};
+use serde_json::{Value, json};
+
+use super::report::ScoredUtterance;
+use super::{EvalArgs, prepare_folder, sound_file, utterances};
+use crate::output::{ForceFlag, OutputFile};
+use crate::terminal::reading_bar;
+
+/// Frames that the vocoder computes at once.
+const CHUNK: usize = 512;
+
+/// One way from log-mels to sound, with what was measured of it.
+#[derive(Default)]
+struct Way {
+    /// Sum of the distances of all utterances.
+    distance: f64,
+    /// Seconds of computation.
+    seconds: f64,
+    /// Errors of the recognizer that transcribes the sound, in characters.
+    errors: ErrorCounts,
+}
+
+/// The result of evaluating a vocoder.
+struct Report {
+    run: PathBuf,
+    judge: Option<PathBuf>,
+    utterances: usize,
+    audio: Seconds,
+    neural: Way,
+    griffin_lim: Way,
+    /// Errors of the recognizer in the recordings themselves, in characters.
+    recordings: ErrorCounts,
+    skipped: Vec<Skipped>,
+}
+
+/// Turns the utterances that `args` choose into log-mels and back, and prints the report.
+pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    refuse_other_flags(args)?;
+    let device = reader::device(&args.backend)?;
+    let vocoder = NeuralVocoder::load(&args.run, &device).invalid()?;
+    let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
+    let mut utterances = utterances::chosen(args, None)?;
+    if let Some(limit) = args.limit {
+        utterances.truncate(limit.get());
+    }
+    prepare_folder(args, utterances.iter().map(|utterance| utterance.id.as_str()))?;
+    let features = vocoder.config().features.clone();
+    let log_mel = LogMel::new(&features).invalid()?;
+    let griffin_lim = Vocoder::new(&features).invalid()?;
+    let mut report = Report::new(args);
+    let bar = reading_bar(utterances.len());
+    for utterance in &utterances {
+        bar.inc(1);
+        let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
+        let recording = match read_audio_segment(&utterance.audio, segment, features.sample_rate) {
+            Ok(audio) => audio.samples,
+            Err(error) => {
+                report.skipped.push(Skipped { name: utterance.id.clone(), reason: error_chain(&error) });
+                continue;
+            }
+        };
+        let mels = log_mel.extract(&recording);
+        let errors = |sound: &[f32]| {
+            let Some(judge) = &judge else { return ErrorCounts::default() };
+            let sound = resample(sound.to_vec(), features.sample_rate, judge.sample_rate());
+            let (name, reference) = (utterance.id.clone(), utterance.text.clone());
+            let hypothesis = judge.transcribe(&sound, &Search::Greedy);
+            ScoredUtterance::new(Transcription { name, reference, hypothesis }, utterance.duration).characters
+        };
+        let sound = report.neural.add(|| vocoder.waveform(&mels, CHUNK), &recording, &log_mel, &errors);
+        report.griffin_lim.add(|| griffin_lim.waveform(&mels), &recording, &log_mel, &errors);
+        report.recordings = report.recordings + errors(&recording);
+        report.utterances += 1;
+        report.audio = Seconds(report.audio.0 + Samples(recording.len() as u64).at(features.sample_rate).0);
+        if let Some(folder) = &args.out_dir {
+            let file =
+                OutputFile::new(&folder.join(sound_file(&utterance.id)), "--out-dir", ForceFlag { force: true })?;
+            file.write(wav_bytes(&sound, features.sample_rate))?;
+        }
+    }
+    bar.finish_and_clear();
+    if let (0, Some(Skipped { name, reason })) = (report.utterances, report.skipped.first()) {
+        let message =
+            format!("none of {} can be read; the first, `{name}`: {reason}", counted(utterances.len(), "utterance"));
+        let help = format!("`{}` finds wrong paths, offsets and durations", command("data check LIST"));
+        return Err(Failure::invalid(message, help));
+    }
+    match args.json {
+        true => println!("{:#}", report.json()),
+        false => print!("{}", report.summary()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses flags that have no meaning for a vocoder.
+fn refuse_other_flags(args: &EvalArgs) -> Result<(), Failure> {
+    args.search.note_no_recognizer();
+    let given = [
+        ("--compare", args.compare.is_some()),
+        ("--vocoder", args.vocoder.is_some()),
+        ("--table", args.table.is_some()),
+        ("--details", args.details),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => {
+            let message = format!("{} is a vocoder: {flag} does not apply to it", args.run.display());
+            Err(Failure::invalid(message, format!("leave out {flag}")))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Way {
+    /// Makes sound by `generate`, adds its measures, and returns it.
+    fn add(
+        &mut self,
+        generate: impl FnOnce() -> Vec<f32>,
+        recording: &[f32],
+        log_mel: &LogMel,
+        errors: &dyn Fn(&[f32]) -> ErrorCounts,
+    ) -> Vec<f32> {
+        let start = Instant::now();
+        let sound = generate();
+        self.seconds += start.elapsed().as_secs_f64();
+        self.distance += log_mel_distance(log_mel, &sound, recording);
+        self.errors = self.errors + errors(&sound);
+        sound
+    }
+}
+
+impl Report {
+    fn new(args: &EvalArgs) -> Self {
+        Self {
+            run: args.run.clone(),
+            judge: args.judge.clone(),
+            utterances: 0,
+            audio: Seconds(0.0),
+            neural: Way::default(),
+            griffin_lim: Way::default(),
+            recordings: ErrorCounts::default(),
+            skipped: Vec::new(),
+        }
+    }
+
+    fn distance(&self, way: &Way) -> f64 {
+        way.distance / self.utterances.max(1) as f64
+    }
+
+    fn real_time_factor(&self, way: &Way) -> f64 {
+        way.seconds / self.audio.0.max(f64::MIN_POSITIVE)
+    }
+
+    fn json(&self) -> Value {
+        let way = |way: &Way| {
+            let mut json = json!({"distance": self.distance(way), "rtf": self.real_time_factor(way)});
+            if self.judge.is_some() {
+                json["cer"] = way.errors.rate().into();
+            }
+            json
+        };
+        let mut json = json!({
+            "run": self.run.display().to_string(),
+            "utterances": self.utterances,
+            "audio_seconds": self.audio,
+            "vocoder": way(&self.neural),
+            "griffin_lim": way(&self.griffin_lim),
+            "skipped": self.skipped,
+        });
+        if let Some(judge) = &self.judge {
+            json["judge"] = judge.display().to_string().into();
+            json["recordings"] = json!({"cer": self.recordings.rate()});
+        }
+        json
+    }
+
+    fn summary(&self) -> String {
+        let (neural, iterated) = (&self.neural, &self.griffin_lim);
+        let utterances = counted(self.utterances, "utterance");
+        let mut text = format!("{} on {utterances}, {} of sound\n", self.run.display(), self.audio);
+        let _ = writeln!(text, "  {:<10} {:>11} {:>11} {:>11}", "", "vocoder", "Griffin-Lim", "recordings");
+        let (own, other) = (self.distance(neural), self.distance(iterated));
+        let _ = writeln!(text, "  {:<10} {own:>11.4} {other:>11.4}   difference of log-mels, in nats", "distance");
+        if let Some(judge) = &self.judge {
+            let [own, other, truth] =
+                [&neural.errors, &iterated.errors, &self.recordings].map(|errors| errors.rate() * 100.0);
+            let judge = judge.display();
+            let _ =
+                writeln!(text, "  {:<10} {own:>9.2} % {other:>9.2} % {truth:>9.2} % as {judge} transcribes it", "CER");
+        }
+        let (own, other) = (self.real_time_factor(neural), self.real_time_factor(iterated));
+        let _ = writeln!(text, "  {:<10} {own:>11.4} {other:>11.4}   seconds for a second of sound", "speed");
+        for Skipped { name, reason } in &self.skipped {
+            let _ = writeln!(text, "  could not be read: {name}: {reason}");
+        }
+        text
+    }
+}

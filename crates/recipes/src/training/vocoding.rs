@@ -1,0 +1,145 @@
+//! Trains a vocoder. Its validation score is the distance between held-out recordings and the sound that it makes of their
+//! log-mels, which is saved.
+
+use std::fs;
+use std::path::Path;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use plimsoll_audio::{LogMel, Vocoder, write_wav};
+use plimsoll_core::{HostSample, Key, Measure};
+use plimsoll_speech::EvaluationError;
+use plimsoll_speech::vocoder::{
+    VocodedUtterance, VocoderMetadata, VocoderTask, VocoderTaskConfig, evaluate_vocoding, log_mel_distance,
+};
+use plimsoll_train::{InferenceRunner, Score};
+
+use super::RunContext;
+use super::task::{FinalScores, TrainingTask, held_out};
+use crate::error::{Failure, FailureExt};
+use crate::invocation::command;
+
+/// Maximum number of held-out recordings that each validation turns into log-mels and back.
+const VALIDATION_UTTERANCES: usize = 16;
+/// Maximum number of held-out recordings at the end of a run.
+const FINAL_UTTERANCES: usize = 64;
+
+/// The training of a vocoder, as a [`TrainingTask`].
+pub(super) struct Vocoding {
+    config: VocoderTaskConfig,
+}
+
+impl Vocoding {
+    pub(super) fn new(config: VocoderTaskConfig) -> Self {
+        Self { config }
+    }
+
+    /// Turns up to `count` held-out recordings into log-mels and back.
+    fn evaluate(
+        &self,
+        model: &VocoderTask,
+        count: usize,
+        runner: &mut InferenceRunner<'_>,
+        run: &RunContext<'_>,
+    ) -> Result<Vec<VocodedUtterance>, EvaluationError> {
+        evaluate_vocoding(model.valid().vocoder(), &held_out(run, count), self.config.chunk_frames(), runner)
+    }
+
+    /// Writes the sound of the first recordings into the folder of the run, and beside it, once, the recordings and what
+    /// Griffin-Lim makes of their log-mels.
+    fn write_samples(&self, evaluated: &[VocodedUtterance], step: u64, run: &RunContext<'_>) -> Result<(), String> {
+        let count = run.plan.config.training.samples as usize;
+        let folder = run.folder.path().join("samples");
+        fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        let rate = run.plan.features.sample_rate;
+        let write = |name: String, samples: &[f32]| {
+            write_wav(&folder.join(name), samples, rate).map_err(|error| error.to_string())
+        };
+        for (number, VocodedUtterance { target, sound, .. }) in (1..).zip(evaluated.iter().take(count)) {
+            let truth = format!("truth-{number}.wav");
+            if !folder.join(&truth).exists() {
+                write(truth, &target.features)?;
+                write(format!("griffin-lim-{number}.wav"), &self.griffin_lim(target).0)?;
+            }
+            write(format!("step-{step:06}-{number}.wav"), sound)?;
+        }
+        Ok(())
+    }
+
+    /// Computes what Griffin-Lim makes of the log-mels of a recording, and its distance from the recording.
+    fn griffin_lim(&self, target: &HostSample) -> (Vec<f32>, f64) {
+        let features = &self.config.vocoder.features;
+        let log_mel = LogMel::new(features).expect("the features were checked");
+        let vocoder = Vocoder::new(features).expect("the features were checked");
+        let sound = vocoder.waveform(&log_mel.extract(&target.features));
+        let distance = log_mel_distance(&log_mel, &sound, &target.features);
+        (sound, distance)
+    }
+}
+
+/// Computes the measure of the distance of `evaluated`.
+fn distance(evaluated: &[VocodedUtterance]) -> Measure {
+    Measure::number(
+        "distance",
+        "difference of log-mels from those of the recordings",
+        mean(evaluated.iter().map(|one| one.distance)),
+    )
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
+}
+
+impl TrainingTask for Vocoding {
+    type Model = VocoderTask;
+
+    fn model(&self, device: &Device, key: Key) -> VocoderTask {
+        self.config.init(device, key)
+    }
+
+    fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure> {
+        VocoderMetadata::new(self.config.clone()).with_run(&run.id).write(run.folder.path()).failed()
+    }
+
+    fn validate(
+        &self,
+        model: &VocoderTask,
+        step: u64,
+        runner: &mut InferenceRunner<'_>,
+        run: &RunContext<'_>,
+    ) -> Result<Score, String> {
+        if runner.collective().rank() > 0 {
+            // Only the first replica validates: there are few recordings, and their sound goes into files.
+            return Ok(Score { value: f64::NAN, all: Vec::new() });
+        }
+        let evaluated = self.evaluate(model, VALIDATION_UTTERANCES, runner, run).map_err(|error| error.to_string())?;
+        self.write_samples(&evaluated, step, run)?;
+        let measure = distance(&evaluated);
+        Ok(Score { value: measure.value, all: vec![measure] })
+    }
+
+    fn finish(
+        &self,
+        model: VocoderTask,
+        runner: &mut InferenceRunner<'_>,
+        run: &RunContext<'_>,
+    ) -> Result<FinalScores, Failure> {
+        let evaluated = self.evaluate(&model, FINAL_UTTERANCES, runner, run).failed()?;
+        let iterated = mean(evaluated.iter().map(|one| self.griffin_lim(&one.target).1));
+        let scores = vec![
+            distance(&evaluated),
+            Measure::number("griffin-lim", "the same difference for Griffin-Lim, which learns nothing", iterated),
+        ];
+        Ok(FinalScores { scores, held_out: evaluated.len(), examples: Vec::new() })
+    }
+
+    fn next_steps(&self, folder: &Path) -> String {
+        let folder = folder.display();
+        let command = command(&format!("say \"TEXT\" --run SYNTHESIZER --vocoder {folder} --out said.wav"));
+        format!(
+            "Sound of held-out recordings, beside that of Griffin-Lim: {folder}/samples/\n\
+             To let a synthesizer with the same features speak with it: {command}\n"
+        )
+    }
+}

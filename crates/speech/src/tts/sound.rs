@@ -1,0 +1,70 @@
+//! Sound of generated log-mels: by Griffin-Lim, or by a trained vocoder.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use plimsoll_audio::{LogMelConfig, Vocoder};
+
+use crate::vocoder::NeuralVocoder;
+use crate::{ModelError, ModelFolder};
+
+/// Number of frames that a trained vocoder computes at once, which bounds its memory.
+const CHUNK: usize = 512;
+
+/// Turns log-mels into sound.
+pub(super) enum Sound {
+    /// By Griffin-Lim, which needs no training.
+    GriffinLim(Vocoder),
+    /// By a trained vocoder.
+    Neural(Box<NeuralVocoder>),
+}
+
+impl Sound {
+    /// Loads the vocoder that the model in `folder` has, or else prepares Griffin-Lim.
+    pub(super) fn of_model(folder: &Path, features: &LogMelConfig, device: &Device) -> Result<Self, ModelError> {
+        let own = ModelFolder(folder).vocoder();
+        match ModelFolder(&own).metadata_file().exists() {
+            true => Self::neural(NeuralVocoder::load(&own, device)?, features),
+            false => Self::griffin_lim(features),
+        }
+    }
+
+    pub(super) fn griffin_lim(features: &LogMelConfig) -> Result<Self, ModelError> {
+        Ok(Self::GriffinLim(Vocoder::new(features)?))
+    }
+
+    /// Takes `vocoder` for log-mels of `features`.
+    ///
+    /// # Errors
+    /// [`ModelError::OtherFeatures`] when it was trained with others.
+    pub(super) fn neural(vocoder: NeuralVocoder, features: &LogMelConfig) -> Result<Self, ModelError> {
+        let own = &vocoder.config().features;
+        match own == features {
+            true => Ok(Self::Neural(Box::new(vocoder))),
+            false => Err(ModelError::OtherFeatures { vocoder: describe(own), model: describe(features) }),
+        }
+    }
+
+    /// Computes the samples, between -1 and 1, of each of `mels`.
+    pub(super) fn waveforms(&self, mels: &[&[f32]]) -> Vec<Vec<f32>> {
+        match self {
+            Self::GriffinLim(vocoder) => vocoder.waveforms(mels),
+            Self::Neural(vocoder) => mels.iter().map(|mels| generate(vocoder, mels)).collect(),
+        }
+    }
+}
+
+/// Computes the samples of one sequence of log-mels, in chunks.
+fn generate(vocoder: &NeuralVocoder, mels: &[f32]) -> Vec<f32> {
+    let mut sound = vocoder.waveform(mels, CHUNK);
+    // Louder than full scale would be cut off by a file.
+    let loudest = sound.iter().fold(1f32, |most, sample| most.max(sample.abs()));
+    sound.iter_mut().for_each(|sample| *sample /= loudest);
+    sound
+}
+
+/// Names the settings by which features of one kind mostly differ.
+fn describe(features: &LogMelConfig) -> String {
+    let LogMelConfig { sample_rate, n_mels, hop_length, win_length, n_fft, .. } = *features;
+    format!("{n_mels} bands, {sample_rate} Hz, hop {hop_length}, window {win_length} of {n_fft}")
+}
