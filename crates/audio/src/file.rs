@@ -8,7 +8,9 @@
 
 mod compressed;
 mod open;
+mod pcm;
 mod source;
+mod stream;
 mod wav;
 mod write;
 
@@ -20,6 +22,7 @@ use plimsoll_core::{Samples, Seconds};
 use crate::resample::resample;
 pub use open::{open_regular_file, regular_file_metadata};
 pub use source::{AudioPart, AudioReader, AudioSource};
+pub use stream::{AudioStream, RawAudio, RawEncoding};
 pub use write::{WavStream, flac_bytes, wav_bytes, write_wav};
 
 /// One channel of audio.

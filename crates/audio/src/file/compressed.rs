@@ -1,6 +1,6 @@
 //! Compressed audio, decoded by Symphonia: FLAC, MP3, Ogg Vorbis, and Ogg Opus with the feature `opus`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use plimsoll_core::{Samples, Seconds};
@@ -25,7 +25,7 @@ use super::{
 /// kHz.
 const PREROLL: Seconds = Seconds(0.5);
 
-/// Largest number of samples allocated at once, because a broken header may give any length.
+/// Largest number of missing samples that become silence, because a broken timestamp may have any value.
 const ALLOCATION_MAX: u64 = 1 << 22;
 
 /// Reads format, sample rate, channels and length of a compressed file. Without `is_counted`, a length that would have
@@ -44,12 +44,100 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
         Ok(Err(outside)) => outside,
         _ => error,
     };
-    Ok(Audio { samples: file.decode(&range).map_err(outside_or)?, rate })
+    let decode = || {
+        let mut decoding = Decoding::new(file, range)?;
+        while decoding.advance()? {}
+        decoding.finish()?;
+        Ok(decoding.mono.samples)
+    };
+    Ok(Audio { samples: decode().map_err(outside_or)?, rate })
+}
+
+/// Opens a compressed file whose samples are read in blocks. Returns its facts, too.
+pub(super) fn blocks(path: &Path) -> Result<(CompressedBlocks, AudioInfo), AudioError> {
+    let file = CompressedFile::open(path, true)?;
+    let info = file.info;
+    let range = info.locate(path, AudioSegment::default())?;
+    Ok((CompressedBlocks(Decoding::new(file, range)?), info))
+}
+
+/// Samples of a compressed file that are read in blocks.
+pub(super) struct CompressedBlocks(Decoding);
+
+impl CompressedBlocks {
+    /// Appends the samples of the next packets, averaged to one channel; false at the end.
+    pub(super) fn read(&mut self, samples: &mut Vec<f32>) -> Result<bool, AudioError> {
+        while self.0.mono.samples.is_empty() {
+            if !self.0.advance()? {
+                self.0.finish()?;
+                return Ok(false);
+            }
+        }
+        samples.append(&mut self.0.mono.samples);
+        Ok(true)
+    }
+}
+
+/// A range of a compressed file that is being decoded.
+struct Decoding {
+    file: CompressedFile,
+    decoder: Box<dyn AudioDecoder>,
+    mono: MonoMix,
+}
+
+impl Decoding {
+    fn new(mut file: CompressedFile, range: SampleRange) -> Result<Self, AudioError> {
+        let decoder = decoder(&file.path, &file.params)?;
+        file.seek_with_preroll(range.first)?;
+        Ok(Self { file, decoder, mono: MonoMix::new(&range) })
+    }
+
+    /// Decodes one packet; false at the end.
+    fn advance(&mut self) -> Result<bool, AudioError> {
+        let Self { file, decoder, mono } = self;
+        if !mono.wants_more() {
+            return Ok(false);
+        }
+        let Some(packet) = file.next_packet(mono)? else { return Ok(false) };
+        match decoder.decode(&packet) {
+            Ok(sound) => {
+                let at = file.start_of(&packet, sound.frames());
+                let missing = mono.gap_before(at, &sound);
+                if missing > 0 && file.info.kind != AudioKind::Mp3 {
+                    let after = Samples((at - missing).max(0) as u64).at(file.info.rate);
+                    let problem = format!("{missing} samples are missing");
+                    return Err(AudioError::Damaged { file: file.path.clone(), after, problem });
+                }
+                mono.take(at, &sound);
+            }
+            // Players of MP3 turn a frame that cannot be decoded into silence, and files with such frames are
+            // common.
+            Err(Error::DecodeError(_)) if file.info.kind == AudioKind::Mp3 => {}
+            Err(error) => {
+                let at = file.start_of(&packet, 0).max(0) as u64;
+                return Err(damaged(&file.path, Samples(at).at(file.info.rate), error));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Checks that the range is complete. A missing length up to [`DURATION_TOLERANCE`] is rounding; more means that the file
+    /// was cut.
+    fn finish(&self) -> Result<(), AudioError> {
+        let (mono, rate) = (&self.mono, self.file.info.rate);
+        let missing = Samples(mono.count - mono.taken).at(rate);
+        if missing > DURATION_TOLERANCE || mono.taken == 0 {
+            let at = |samples: u64| Samples(mono.first as u64 + samples).at(rate);
+            let (promised, found) = (at(mono.count), at(mono.taken));
+            return Err(AudioError::CutShort { file: self.file.path.clone(), promised, found });
+        }
+        Ok(())
+    }
 }
 
 /// Open compressed file with a valid header.
-struct CompressedFile<'a> {
-    path: &'a Path,
+struct CompressedFile {
+    path: PathBuf,
     reader: Box<dyn FormatReader>,
     /// Id of the audio track that is read.
     track: u32,
@@ -59,10 +147,10 @@ struct CompressedFile<'a> {
     info: AudioInfo,
 }
 
-impl<'a> CompressedFile<'a> {
+impl CompressedFile {
     /// Opens a compressed file. Without `is_counted`, a file whose packets would have to be counted has an infinite
     /// length.
-    fn open(path: &'a Path, is_counted: bool) -> Result<Self, AudioError> {
+    fn open(path: &Path, is_counted: bool) -> Result<Self, AudioError> {
         let mut reader = probe(path)?;
         let unsupported = |found: &str| AudioError::Unsupported { file: path.into(), found: found.into() };
         let track = reader.default_track(TrackType::Audio).ok_or_else(|| unsupported("no audio track"))?;
@@ -94,36 +182,7 @@ impl<'a> CompressedFile<'a> {
         let channels = params.channels.as_ref().map_or(1, |channels| channels.count() as u16);
         let duration = length.map_or(Seconds(f64::INFINITY), |length| Samples(length).at(rate));
         let info = AudioInfo { kind, rate, channels, duration };
-        Ok(Self { path, reader, track: id, zero, params, info })
-    }
-
-    fn decode(mut self, range: &SampleRange) -> Result<Vec<f32>, AudioError> {
-        let mut decoder = decoder(self.path, &self.params)?;
-        let mut mono = MonoMix::new(range);
-        self.seek_with_preroll(range.first)?;
-        while mono.wants_more() {
-            let Some(packet) = self.next_packet(&mono)? else { break };
-            match decoder.decode(&packet) {
-                Ok(sound) => {
-                    let at = self.start_of(&packet, sound.frames());
-                    let missing = mono.gap_before(at, &sound);
-                    if missing > 0 && self.info.kind != AudioKind::Mp3 {
-                        let after = Samples((at - missing).max(0) as u64).at(self.info.rate);
-                        let problem = format!("{missing} samples are missing");
-                        return Err(AudioError::Damaged { file: self.path.into(), after, problem });
-                    }
-                    mono.take(at, &sound);
-                }
-                // Players of MP3 turn a frame that cannot be decoded into silence, and files with such frames are
-                // common.
-                Err(Error::DecodeError(_)) if self.info.kind == AudioKind::Mp3 => {}
-                Err(error) => {
-                    let at = self.start_of(&packet, 0).max(0) as u64;
-                    return Err(damaged(self.path, Samples(at).at(self.info.rate), error));
-                }
-            }
-        }
-        mono.finish(self.path, range, self.info.rate)
+        Ok(Self { path: path.into(), reader, track: id, zero, params, info })
     }
 
     /// Computes the index in the audio of the first sample that the decoder returned for `packet`, where `frames` is
@@ -145,7 +204,7 @@ impl<'a> CompressedFile<'a> {
         };
         let to = SeekTo::Timestamp { ts: Timestamp::from(self.zero + target as i64), track_id: self.track };
         let result = self.reader.seek(SeekMode::Accurate, to);
-        result.map(drop).map_err(|error| damaged(self.path, Samples(target).at(self.info.rate), error))
+        result.map(drop).map_err(|error| damaged(&self.path, Samples(target).at(self.info.rate), error))
     }
 
     /// Returns the next packet of the audio track; `None` at the end. `so_far` gives the position for an error message.
@@ -157,8 +216,8 @@ impl<'a> CompressedFile<'a> {
                 Ok(None) => return Ok(None),
                 Err(error) if is_end(&error) => return Ok(None),
                 Err(error) => {
-                    let after = Samples(so_far.samples.len() as u64).at(self.info.rate);
-                    return Err(damaged(self.path, after, error));
+                    let after = Samples(so_far.taken).at(self.info.rate);
+                    return Err(damaged(&self.path, after, error));
                 }
             }
         }
@@ -168,19 +227,20 @@ impl<'a> CompressedFile<'a> {
 /// Mono samples of the requested range of a file, filled packet by packet as they are decoded.
 struct MonoMix {
     first: i64,
-    count: usize,
+    count: u64,
+    /// Number of samples so far, with those that were taken away from `samples`.
+    taken: u64,
     samples: Vec<f32>,
     interleaved: Vec<f32>,
 }
 
 impl MonoMix {
     fn new(range: &SampleRange) -> Self {
-        let samples = Vec::with_capacity(range.count.min(ALLOCATION_MAX) as usize);
-        Self { first: range.first as i64, count: range.count as usize, samples, interleaved: Vec::new() }
+        Self { first: range.first as i64, count: range.count, taken: 0, samples: Vec::new(), interleaved: Vec::new() }
     }
 
     fn wants_more(&self) -> bool {
-        self.samples.len() < self.count
+        self.taken < self.count
     }
 
     /// Counts the samples that are missing before audio that begins at sample `at`.
@@ -189,20 +249,22 @@ impl MonoMix {
     }
 
     fn next(&self) -> i64 {
-        self.first + self.samples.len() as i64
+        self.first + self.taken as i64
     }
 
     /// Appends those samples of decoded `sound` that lie in the requested range, averaged to one channel. The first
     /// sample of `sound` has index `at` in the file. A gap between the samples so far and `at` becomes silence.
     fn take(&mut self, at: i64, sound: &GenericAudioBufferRef<'_>) {
         // Limited by the range and by [`ALLOCATION_MAX`]: a broken timestamp may have any value.
-        let gap = self.gap_before(at, sound).min((self.count - self.samples.len()) as i64).min(ALLOCATION_MAX as i64);
+        let gap = self.gap_before(at, sound).min((self.count - self.taken) as i64).min(ALLOCATION_MAX as i64);
         self.samples.resize(self.samples.len() + gap as usize, 0.0);
+        self.taken += gap as u64;
         let frames = sound.frames();
         let skipped = (self.next() - at).clamp(0, frames as i64) as usize;
-        let taken = (frames - skipped).min(self.count - self.samples.len());
+        let taken = ((frames - skipped) as u64).min(self.count - self.taken) as usize;
         if taken > 0 {
             self.average(sound, skipped, taken);
+            self.taken += taken as u64;
         }
     }
 
@@ -216,18 +278,6 @@ impl MonoMix {
         // A lossy decoder may return a broken float; one NaN would spread over the whole model.
         let finite = |value: f32| if value.is_finite() { value } else { 0.0 };
         self.samples.extend(wanted.chunks_exact(channels).map(|frame| finite(frame.iter().sum::<f32>() * scale)));
-    }
-
-    /// Returns the samples. A missing length up to [`DURATION_TOLERANCE`] is rounding; more means that the file was
-    /// cut.
-    fn finish(self, path: &Path, range: &SampleRange, rate: u32) -> Result<Vec<f32>, AudioError> {
-        let missing = Samples((self.count - self.samples.len()) as u64).at(rate);
-        if missing > DURATION_TOLERANCE || self.samples.is_empty() {
-            let at = |samples: u64| Samples(range.first + samples).at(rate);
-            let (promised, found) = (at(range.count), at(self.samples.len() as u64));
-            return Err(AudioError::CutShort { file: path.into(), promised, found });
-        }
-        Ok(self.samples)
     }
 }
 
@@ -299,7 +349,7 @@ fn codec_registry() -> &'static CodecRegistry {
     })
 }
 
-/// Returns whether an error means that the file ended early. [`MonoMix::finish`] then compares the missing length with
+/// Returns whether an error means that the file ended early. [`Decoding::finish`] then compares the missing length with
 /// the tolerance.
 fn is_end(error: &Error) -> bool {
     matches!(error, Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof)

@@ -83,7 +83,7 @@ fn sweep(extension: &str) -> PathBuf {
 }
 
 /// Returns the path and format of each sweep that this build can read.
-fn readable() -> impl Iterator<Item = (PathBuf, AudioKind)> {
+pub(super) fn readable() -> impl Iterator<Item = (PathBuf, AudioKind)> {
     let all = SWEEPS.into_iter().filter(|(_, kind)| *kind != AudioKind::Opus || cfg!(feature = "opus"));
     all.map(|(extension, kind)| (sweep(extension), kind))
 }

@@ -3,17 +3,18 @@
 
 mod header;
 
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use hound::{SampleFormat, WavSpec};
 use plimsoll_core::Samples;
 
+use super::pcm::{Encoding, PcmBlocks};
 use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
     unreadable,
 };
-use header::Header;
+use header::{ForwardReader, Header};
 
 /// Reads a segment of a WAV file and averages its channels.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
@@ -29,61 +30,30 @@ pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
     Ok(WavFile::open(path)?.info())
 }
 
-/// Encoding of the samples in a WAV file.
-#[derive(Clone, Copy)]
-enum Encoding {
-    /// Unsigned 8-bit integers; silence is 128.
-    Byte,
-    /// Signed little-endian integers of `bits` bits, stored in `bytes` bytes.
-    Integer { bytes: usize, bits: u32 },
-    /// 32-bit floats.
-    Float,
+/// Opens a WAV file whose samples are read in blocks. Returns its sample rate and length, too.
+pub(super) fn blocks(path: &Path) -> Result<(PcmBlocks, AudioInfo), AudioError> {
+    let file = WavFile::open(path)?;
+    let (info, bytes) = (file.info(), file.length * file.frame_bytes());
+    let blocks = PcmBlocks::new(path, Box::new(file.reader), file.encoding, file.spec.channels.into());
+    Ok((blocks.with_promised(bytes), info))
 }
 
-impl Encoding {
-    fn for_spec(spec: WavSpec, bytes: u64) -> Option<Self> {
-        match (spec.sample_format, bytes, spec.bits_per_sample) {
-            (SampleFormat::Float, 4, 32) => Some(Self::Float),
-            (SampleFormat::Int, 1, 8) => Some(Self::Byte),
-            (SampleFormat::Int, 2..=4, bits @ (16 | 24 | 32)) if u64::from(bits) <= 8 * bytes => {
-                Some(Self::Integer { bytes: bytes as usize, bits: bits.into() })
-            }
-            _ => None,
-        }
+/// Reads the header of a WAV file from a reader that cannot go back, and returns its samples in blocks, with their rate. The
+/// end of the reader ends the sound, whatever its header says.
+pub(super) fn stream(name: &Path, reader: impl Read + 'static) -> Result<(PcmBlocks, u32), AudioError> {
+    let mut reader = ForwardReader::new(BufReader::new(reader));
+    let first = reader.fill_buf().map_err(|error| unreadable(name, error))?;
+    if first.is_empty() {
+        return Err(AudioError::Empty(name.into()));
     }
-
-    fn value(self, bytes: &[u8]) -> f32 {
-        match self {
-            Self::Byte => (f32::from(bytes[0]) - 128.0) / 128.0,
-            Self::Integer { bytes: width, bits } => {
-                let mut word = [0; 4];
-                word[..width].copy_from_slice(bytes);
-                // Shifts the value to the top of the word, so that its sign bit is that of the i32.
-                let value = i32::from_le_bytes(word) << (32 - bits);
-                value as f32 / 2f32.powi(31)
-            }
-            // A file of floats may hold anything; one NaN would spread over the whole model.
-            Self::Float => {
-                let value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                if value.is_finite() { value } else { 0.0 }
-            }
-        }
+    if first[0] != b'R' {
+        return Err(AudioError::NotWav { file: name.into(), problem: "it does not begin with RIFF".into() });
     }
-
-    fn width(self) -> usize {
-        match self {
-            Self::Byte => 1,
-            Self::Integer { bytes, .. } => bytes,
-            Self::Float => 4,
-        }
-    }
-
-    fn mono(self, bytes: &[u8], channels: usize) -> Vec<f32> {
-        let width = self.width();
-        let scale = 1.0 / channels as f32;
-        let average = |frame: &[u8]| frame.chunks_exact(width).map(|b| self.value(b)).sum::<f32>() * scale;
-        bytes.chunks_exact(width * channels).map(average).collect()
-    }
+    let Header { spec, value_bytes, audio_bytes, .. } =
+        Header::read(&mut reader).map_err(|error| broken(name, &error))?;
+    let encoding = encoding(name, spec, value_bytes)?;
+    let blocks = PcmBlocks::new(name, Box::new(reader.into_inner()), encoding, spec.channels.into());
+    Ok((blocks.with_most(audio_bytes.unwrap_or(u64::MAX)), spec.sample_rate))
 }
 
 /// Open WAV file with a valid header.
@@ -126,8 +96,13 @@ impl<'a> WavFile<'a> {
         AudioInfo { kind: AudioKind::Wav, rate, channels, duration: Samples(self.length).at(rate) }
     }
 
+    /// Returns the number of bytes of one value of each channel.
+    fn frame_bytes(&self) -> u64 {
+        self.encoding.width() as u64 * u64::from(self.spec.channels)
+    }
+
     fn read(&mut self, first: u64, count: u64) -> Result<Vec<u8>, AudioError> {
-        let frame_bytes = self.encoding.width() as u64 * u64::from(self.spec.channels);
+        let frame_bytes = self.frame_bytes();
         let mut bytes = vec![0; (count * frame_bytes) as usize];
         self.reader
             .seek(SeekFrom::Start(self.start + first * frame_bytes))
@@ -142,10 +117,21 @@ fn encoding(path: &Path, spec: WavSpec, bytes: u64) -> Result<Encoding, AudioErr
     if !SAMPLE_RATES.contains(&spec.sample_rate) {
         return Err(unsupported(format!("a sample rate of {} Hz", spec.sample_rate)));
     }
-    Encoding::for_spec(spec, bytes).ok_or_else(|| {
+    for_spec(spec, bytes).ok_or_else(|| {
         let kind = if spec.sample_format == SampleFormat::Float { "floats" } else { "integers" };
         unsupported(format!("{}-bit {kind} in {bytes} bytes", spec.bits_per_sample))
     })
+}
+
+fn for_spec(spec: WavSpec, bytes: u64) -> Option<Encoding> {
+    match (spec.sample_format, bytes, spec.bits_per_sample) {
+        (SampleFormat::Float, 4, 32) => Some(Encoding::Float),
+        (SampleFormat::Int, 1, 8) => Some(Encoding::Byte),
+        (SampleFormat::Int, 2..=4, bits @ (16 | 24 | 32)) if u64::from(bits) <= 8 * bytes => {
+            Some(Encoding::Integer { bytes: bytes as usize, bits: bits.into() })
+        }
+        _ => None,
+    }
 }
 
 fn broken(path: &Path, error: &hound::Error) -> AudioError {

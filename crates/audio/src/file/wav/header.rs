@@ -1,6 +1,6 @@
 //! Header of a WAV file: finds the format and the position of the audio.
 
-use std::io::{self, BufRead, Read, Seek};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use hound::{WavReader, WavSpec};
 
@@ -98,6 +98,56 @@ fn size_at(bytes: &[u8], at: usize) -> u32 {
 fn is_unknown(audio_size: u32, riff_size: u32) -> bool {
     let is_marker = |size: u32| size >= 0xFFFF_F000 || (0x7FFF_F000..=0x8000_0000).contains(&size);
     is_marker(audio_size) || audio_size == 0 && (riff_size == 0 || is_marker(riff_size))
+}
+
+/// A reader that cannot go back, such as a pipe, with its position: what is skipped is read.
+pub(super) struct ForwardReader<R> {
+    reader: R,
+    position: u64,
+}
+
+impl<R> ForwardReader<R> {
+    /// Takes a reader that is at its first byte.
+    pub(super) fn new(reader: R) -> Self {
+        Self { reader, position: 0 }
+    }
+
+    /// Returns the reader, at its position.
+    pub(super) fn into_inner(self) -> R {
+        self.reader
+    }
+}
+
+impl<R: BufRead> Read for ForwardReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for ForwardReader<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.reader.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.position += count as u64;
+        self.reader.consume(count);
+    }
+}
+
+impl<R: BufRead> Seek for ForwardReader<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let by = match to {
+            SeekFrom::Current(by) => u64::try_from(by).ok(),
+            SeekFrom::Start(to) => to.checked_sub(self.position),
+            SeekFrom::End(_) => None,
+        };
+        let by = by.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "a stream cannot go back"))?;
+        io::copy(&mut self.by_ref().take(by), &mut io::sink())?;
+        Ok(self.position)
+    }
 }
 
 /// Skips the remaining bytes of a chunk of `size` bytes, with the zero byte that follows a chunk of odd size. Some
