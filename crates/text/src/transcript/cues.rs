@@ -33,13 +33,48 @@ struct Piece {
 pub(super) fn cues(transcript: &Transcript) -> Vec<Cue> {
     let mut cues: Vec<Cue> = transcript.segments.iter().flat_map(segment_cues).collect();
     cues.sort_by_key(|cue| cue.span);
-    let starts: Vec<u64> = cues.iter().map(|cue| cue.span.start).collect();
-    let all = if transcript.seconds > 0.0 { (transcript.seconds * 1000.0) as u64 } else { u64::MAX };
+    limit(&mut cues, None, transcript.seconds);
+    cues
+}
+
+/// Ends each of `cues` before the one after it, the last one before `next`, and all with a recording of `seconds`.
+fn limit(cues: &mut [Cue], next: Option<u64>, seconds: f64) {
+    let starts: Vec<u64> = cues.iter().map(|cue| cue.span.start).chain(next).collect();
+    let all = if seconds > 0.0 { (seconds * 1000.0) as u64 } else { u64::MAX };
     for (place, cue) in cues.iter_mut().enumerate() {
         let limit = starts.get(place + 1).copied().unwrap_or(u64::MAX).min(all);
         cue.span.end = cue.span.end.min(limit.max(cue.spoken));
     }
-    cues
+}
+
+/// Divides a recording of `seconds` into subtitles, segment by segment. The segments come in order.
+#[derive(Default)]
+pub(super) struct CueStream {
+    seconds: f64,
+    /// The last subtitle, whose end the next segment can limit.
+    held: Option<Cue>,
+}
+
+impl CueStream {
+    pub(super) fn new(seconds: f64) -> Self {
+        Self { seconds, held: None }
+    }
+
+    /// Returns the subtitles that are finished with `segment`.
+    pub(super) fn push(&mut self, segment: &Segment) -> Vec<Cue> {
+        let mut cues: Vec<Cue> = self.held.take().into_iter().chain(segment_cues(segment)).collect();
+        cues.sort_by_key(|cue| cue.span);
+        self.held = cues.pop();
+        limit(&mut cues, self.held.as_ref().map(|cue| cue.span.start), self.seconds);
+        cues
+    }
+
+    /// Returns the last subtitle.
+    pub(super) fn finish(&mut self) -> Option<Cue> {
+        let mut last = self.held.take();
+        limit(last.as_mut_slice(), None, self.seconds);
+        last
+    }
 }
 
 fn segment_cues(segment: &Segment) -> Vec<Cue> {

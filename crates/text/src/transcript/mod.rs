@@ -21,11 +21,13 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod textgrid;
+mod writer;
 
 use serde::{Deserialize, Serialize};
 
 pub use format::{TranscriptFormat, UnknownFormat};
 use span::Milliseconds;
+pub use writer::TranscriptWriter;
 
 /// One character of a word, with its times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

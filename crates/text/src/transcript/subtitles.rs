@@ -1,28 +1,34 @@
 //! Subtitles: SubRip and WebVTT.
 
 use super::Transcript;
-use super::cues::cues;
+use super::cues::{Cue, cues};
 use super::span::printable;
 
-/// Writes SubRip. It has no escapes, so an arrow in the text becomes a shorter one.
+/// First lines of a WebVTT file.
+pub(super) const VTT_HEADER: &str = "WEBVTT\n\n";
+
+/// Writes SubRip.
 pub(super) fn srt(transcript: &Transcript) -> String {
-    let cue = |(place, cue): (usize, super::cues::Cue)| {
-        let lines = cue.lines.join("\n").replace("-->", "->");
-        format!("{}\n{} --> {}\n{lines}\n\n", place + 1, clock(cue.span.start, ','), clock(cue.span.end, ','))
-    };
-    cues(transcript).into_iter().enumerate().map(cue).collect()
+    cues(transcript).into_iter().enumerate().map(|(place, cue)| srt_cue(place + 1, &cue)).collect()
+}
+
+/// Writes one subtitle of SubRip, which has no escapes: an arrow in the text becomes a shorter one.
+pub(super) fn srt_cue(number: usize, cue: &Cue) -> String {
+    let lines = cue.lines.join("\n").replace("-->", "->");
+    format!("{number}\n{} --> {}\n{lines}\n\n", clock(cue.span.start, ','), clock(cue.span.end, ','))
 }
 
 /// Writes WebVTT.
 pub(super) fn vtt(transcript: &Transcript) -> String {
-    let mut output = String::from("WEBVTT\n\n");
-    for cue in cues(transcript) {
-        let voice = cue.speaker.map(|name| escape(&printable(&name)).trim().to_owned()).filter(|name| !name.is_empty());
-        let voice = voice.map_or_else(String::new, |name| format!("<v {name}>"));
-        let lines = escape(&cue.lines.join("\n"));
-        output += &format!("{} --> {}\n{voice}{lines}\n\n", clock(cue.span.start, '.'), clock(cue.span.end, '.'));
-    }
-    output
+    VTT_HEADER.to_owned() + &cues(transcript).iter().map(vtt_cue).collect::<String>()
+}
+
+/// Writes one subtitle of WebVTT.
+pub(super) fn vtt_cue(cue: &Cue) -> String {
+    let voice = cue.speaker.as_ref().map(|name| escape(&printable(name)).trim().to_owned());
+    let voice = voice.filter(|name| !name.is_empty()).map_or_else(String::new, |name| format!("<v {name}>"));
+    let lines = escape(&cue.lines.join("\n"));
+    format!("{} --> {}\n{voice}{lines}\n\n", clock(cue.span.start, '.'), clock(cue.span.end, '.'))
 }
 
 fn escape(text: &str) -> String {

@@ -158,3 +158,42 @@ proptest! {
         prop_assert_eq!(back.segments.len(), transcript.segments.len());
     }
 }
+
+/// Writes a transcript segment by segment.
+fn in_parts(transcript: &Transcript, format: TranscriptFormat) -> String {
+    let mut writer = TranscriptWriter::new(format, transcript.recording.clone(), transcript.seconds);
+    let mut text = writer.begin();
+    transcript.segments.iter().for_each(|segment| text += &writer.push(segment));
+    text + &writer.finish()
+}
+
+#[test]
+fn segments_one_by_one_are_the_whole_transcript() {
+    for format in TranscriptFormat::ALL {
+        let whole = Transcript { language: None, ..example() };
+        for count in 0..=whole.segments.len() {
+            let some = Transcript { segments: whole.segments[..count].to_vec(), ..whole.clone() };
+            assert_eq!(in_parts(&some, format), some.write(format), "{format} of {count}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn segments_in_order_are_the_whole_transcript(
+        lengths in prop::collection::vec((1u32..3_000, 0u32..3_000, "[a-z\\]\"{}]{1,9}( [a-z]{1,50}){0,6}"), 0..12), end in 0u32..40_000,
+    ) {
+        let mut at = 0;
+        let segment = |(length, gap, text): &(u32, u32, String)| {
+            let start = at + gap;
+            at = start + length;
+            let (start, end) = (f64::from(start) / 1000.0, f64::from(at) / 1000.0);
+            Segment { text: text.clone(), start, end, ..Segment::default() }
+        };
+        let segments = lengths.iter().map(segment).collect();
+        let whole = Transcript { recording: "r \"segments\": [".into(), seconds: f64::from(end) / 1000.0, segments, language: None };
+        for format in TranscriptFormat::ALL {
+            prop_assert_eq!(in_parts(&whole, format), whole.write(format));
+        }
+    }
+}
