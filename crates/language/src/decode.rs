@@ -14,7 +14,7 @@ mod tokens;
 mod tree;
 mod trie;
 
-pub use beam::{CtcHypothesis, TimedWord, fused_beam};
+pub use beam::{CtcHypothesis, TimedWord, fused_beam, fused_beam_part};
 pub use hotwords::Hotwords;
 pub use lexicon::Lexicon;
 pub use options::FusionOptions;

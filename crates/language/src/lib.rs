@@ -25,6 +25,7 @@ mod decode;
 
 pub use decode::{
     CtcHypothesis, FusionOptions, FusionState, Hotwords, LanguageScorer, Lexicon, TimedWord, TokenText, fused_beam,
+    fused_beam_part,
 };
 pub use error::LanguageError;
 pub use model::{NgramModel, Prediction, SPACE, Unit};

@@ -73,6 +73,30 @@ impl Prefix {
 /// # Panics
 /// When `log_probs` is no multiple of the number of tokens, or the options are impossible.
 pub fn fused_beam(log_probs: &[f32], scorer: &LanguageScorer, options: &FusionOptions) -> Vec<CtcHypothesis> {
+    search(log_probs, scorer, options, &scorer.start(), true)
+}
+
+/// Searches the best continuations of a text as [`fused_beam`] does: the text before them has the state `start`, and goes on
+/// after them, so neither the sentence nor its last word ends.
+///
+/// # Panics
+/// As [`fused_beam`].
+pub fn fused_beam_part(
+    log_probs: &[f32],
+    scorer: &LanguageScorer,
+    options: &FusionOptions,
+    start: &FusionState,
+) -> Vec<CtcHypothesis> {
+    search(log_probs, scorer, options, start, false)
+}
+
+fn search(
+    log_probs: &[f32],
+    scorer: &LanguageScorer,
+    options: &FusionOptions,
+    start: &FusionState,
+    is_whole: bool,
+) -> Vec<CtcHypothesis> {
     options.check();
     let n_tokens = scorer.texts().len();
     assert!(n_tokens > 0, "there is no blank");
@@ -81,7 +105,7 @@ pub fn fused_beam(log_probs: &[f32], scorer: &LanguageScorer, options: &FusionOp
         "{} log-probabilities are no rows of {n_tokens} tokens",
         log_probs.len()
     );
-    let mut tree = PrefixTree::new(scorer.start());
+    let mut tree = PrefixTree::new(*start);
     let mut beam = vec![Prefix {
         node: ROOT,
         is_new: false,
@@ -117,7 +141,8 @@ pub fn fused_beam(log_probs: &[f32], scorer: &LanguageScorer, options: &FusionOp
         }
         beam = next;
     }
-    finished(&beam, &tree, scorer, options, log_probs)
+    let ends = |state: &FusionState| if is_whole { scorer.finish(state) } else { Some(*state) };
+    finished(&beam, &tree, &ends, scorer, options, log_probs)
 }
 
 /// Returns the row without the tokens that are too unlikely and without NaN, and the text tokens that are left, the
@@ -193,10 +218,11 @@ fn keep(prefixes: &mut Vec<Prefix>, options: &FusionOptions) {
     prefixes.truncate(width);
 }
 
-/// Ends the texts of the beam, joins equal texts, and finds the frames of the best.
+/// Ends the texts of the beam by `ends`, joins equal texts, and finds the frames of the best.
 fn finished(
     beam: &[Prefix],
     tree: &PrefixTree,
+    ends: &dyn Fn(&FusionState) -> Option<FusionState>,
     scorer: &LanguageScorer,
     options: &FusionOptions,
     log_probs: &[f32],
@@ -205,7 +231,7 @@ fn finished(
     let mut texts: FxHashMap<String, (usize, f64)> = FxHashMap::default();
     let mut found: Vec<CtcHypothesis> = Vec::new();
     for prefix in beam {
-        let Some(fusion) = scorer.finish(tree.fusion(prefix.node)) else { continue };
+        let Some(fusion) = ends(tree.fusion(prefix.node)) else { continue };
         let tokens = tree.tokens(prefix.node);
         let text = joined(tokens.iter().map(|&token| scorer.texts()[token as usize].as_str()));
         match texts.get_mut(&text) {
