@@ -1,6 +1,8 @@
 //! Search with a language model, hotwords and a lexicon.
 
-use plimsoll_language::{FusionOptions, Hotwords, LanguageScorer, Lexicon, NgramModel, fused_beam};
+use plimsoll_language::{
+    FusionOptions, FusionState, Hotwords, LanguageScorer, Lexicon, NgramModel, fused_beam, fused_beam_part,
+};
 use plimsoll_text::Tokenizer;
 
 use super::decode::CtcScores;
@@ -39,6 +41,17 @@ impl LanguageSearch {
     #[must_use]
     pub fn with_lexicon(self, lexicon: Lexicon) -> Self {
         Self { scorer: self.scorer.with_lexicon(lexicon), ..self }
+    }
+
+    /// Returns the scores of texts.
+    pub(super) fn scorer(&self) -> &LanguageScorer {
+        &self.scorer
+    }
+
+    /// Searches the tokens of the best continuation of a text that has the state `start` and goes on after `scores`.
+    pub(super) fn best_part(&self, scores: &CtcScores, start: &FusionState) -> Vec<u32> {
+        let best = fused_beam_part(scores.log_probs(), &self.scorer, &self.options, start).into_iter().next();
+        best.map(|best| best.tokens).unwrap_or_default()
     }
 
     /// Searches the tokens of the best text of `scores`.

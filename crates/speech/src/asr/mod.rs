@@ -5,16 +5,23 @@ pub mod decode;
 mod decoder;
 mod evaluate;
 mod language;
+mod live;
+mod long;
 mod recognizer;
 mod search;
+mod spoken;
 mod transcriber;
+mod windows;
 
 pub use config::{DecoderConfig, RecognizerConfig};
 pub use decoder::{Decoder, EncodedAudio};
 pub use evaluate::{EvaluationOptions, RecognitionEvaluation, Transcription, evaluate_recognition};
 pub use language::LanguageSearch;
+pub use live::{LiveOptions, LiveTranscriber, LiveUpdate};
+pub use long::{LongOptions, LongScores, LongTranscriber};
 pub use recognizer::Recognizer;
 pub use search::Search;
+pub use spoken::SpokenUtterance;
 pub use transcriber::{TimedTranscription, Transcriber};
 
 /// The metadata (`model.json`) of a recognizer.

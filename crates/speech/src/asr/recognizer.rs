@@ -11,7 +11,9 @@ use plimsoll_layers::{
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize};
 use plimsoll_text::Tokenizer;
 
-use super::decode::{BeamOptions, CtcScores, Hypothesis, attention_beam, ctc_prefix_beam, joint_beam, rescore};
+use super::decode::{
+    BeamOptions, CtcScores, attention_beam, ctc_best_path, ctc_prefix_beam, fused_joint_beam, joint_beam, rescore,
+};
 use super::decoder::{Decoder, EncodedAudio};
 use super::{LanguageSearch, RecognizerConfig, Search};
 
@@ -122,30 +124,15 @@ impl Recognizer {
         self.decode(&encoded, logits, search)
     }
 
-    /// Recognizes the tokens of one utterance: `features` are `[1, frames, mel bands]`. Returns its CTC scores, too, and
-    /// searches with `language` in place of `search` if it is given.
-    ///
-    /// # Panics
-    /// When `search` needs a decoder and the model has none.
-    pub(super) fn recognize_one(
-        &self,
-        features: Tensor<3>,
-        search: &Search,
-        language: Option<&LanguageSearch>,
-    ) -> (Vec<u32>, CtcScores) {
+    /// Encodes one utterance, whose features are `[1, frames, mel bands]`, and computes its CTC scores.
+    pub(super) fn score_one(&self, features: Tensor<3>) -> (EncodedAudio, CtcScores) {
         let frames = features.dims()[1];
         let (encoded, _) = self.encode(features, &Lengths::new(vec![frames as u32], frames), &Pass::inference());
         let logits = self.ctc_logits(&encoded, &Pass::inference());
         let length = encoded.lengths.each()[0] as usize;
         let [_, _, v] = logits.dims();
-        let values: Vec<f32> =
-            logits.clone().narrow(1, 0, length).into_data().try_into_vec().expect("logits are in fp32");
-        let scores = CtcScores::from_logits(values, v);
-        let tokens = match language {
-            Some(language) => language.best(&scores),
-            None => self.decode(&encoded, logits, search).remove(0),
-        };
-        (tokens, scores)
+        let values: Vec<f32> = logits.narrow(1, 0, length).into_data().try_into_vec().expect("logits are in fp32");
+        (encoded, CtcScores::from_logits(values, v))
     }
 
     /// Recognizes tokens as [`recognize`](Self::recognize) does, and computes the loss, with a single pass through the
@@ -181,8 +168,7 @@ impl Recognizer {
             let scores = part(&logits).into_data().try_into_vec().expect("scores are in fp32");
             let lengths = Lengths::new(vec![length as u32], length);
             let encoded = EncodedAudio { frames: part(&encoded.frames), lengths };
-            let hypotheses = self.search(&CtcScores::from_logits(scores, v), &encoded, search);
-            hypotheses.into_iter().next().map(|best| best.tokens).unwrap_or_default()
+            self.search_one(&CtcScores::from_logits(scores, v), Some(&encoded), search, None)
         };
         (0..b).map(decode_one).collect()
     }
@@ -216,29 +202,47 @@ impl Recognizer {
         StepLoss { parts, left_out, truncated: cut, reads: ctc.reads, ..StepLoss::new(sum) }
     }
 
-    /// Searches the hypotheses of one utterance, best first.
-    fn search(&self, scores: &CtcScores, encoded: &EncodedAudio, search: &Search) -> Vec<Hypothesis> {
-        let decoder = || self.decoder.as_ref().expect("a search with a decoder is only run on a model with a decoder");
+    /// Searches the best tokens of one utterance, with a language if it is given. Only a search with a decoder reads
+    /// `encoded`.
+    ///
+    /// # Panics
+    /// When `search` needs a decoder and the model has none, or `encoded` is missing.
+    pub(super) fn search_one(
+        &self,
+        scores: &CtcScores,
+        encoded: Option<&EncodedAudio>,
+        search: &Search,
+        language: Option<&LanguageSearch>,
+    ) -> Vec<u32> {
+        let decoder = || {
+            let decoder = self.decoder.as_ref().expect("such a search is only run on a model with a decoder");
+            decoder.incremental(encoded.expect("a search with a decoder reads the encoder's frames"))
+        };
         let options = |width, ctc_weight, length_bonus| BeamOptions {
             width,
             ctc_weight,
             length_bonus,
             ..BeamOptions::new(Tokenizer::START, Tokenizer::END, scores.frames())
         };
-        match *search {
-            Search::Greedy => ctc_prefix_beam(scores, std::num::NonZeroUsize::MIN),
-            Search::PrefixBeam { width } => ctc_prefix_beam(scores, width),
-            Search::Attention { width, length_bonus } => {
-                attention_beam(&mut decoder().incremental(encoded), &options(width, 0.0, length_bonus))
+        let hypotheses = match (*search, language) {
+            (Search::Joint { width, ctc_weight, length_bonus }, Some(language)) => {
+                let options = options(width, ctc_weight, length_bonus);
+                fused_joint_beam(scores, &mut decoder(), &options, language.scorer())
             }
-            Search::Joint { width, ctc_weight, length_bonus } => {
-                joint_beam(scores, &mut decoder().incremental(encoded), &options(width, ctc_weight, length_bonus))
+            (_, Some(language)) => return language.best(scores),
+            (Search::Greedy, None) => return ctc_best_path(scores),
+            (Search::PrefixBeam { width }, None) => ctc_prefix_beam(scores, width),
+            (Search::Attention { width, length_bonus }, None) => {
+                attention_beam(&mut decoder(), &options(width, 0.0, length_bonus))
             }
-            Search::Rescore { width, ctc_weight } => {
-                let candidates = ctc_prefix_beam(scores, width);
-                rescore(candidates, &mut decoder().incremental(encoded), &options(width, ctc_weight, 0.0))
+            (Search::Joint { width, ctc_weight, length_bonus }, None) => {
+                joint_beam(scores, &mut decoder(), &options(width, ctc_weight, length_bonus))
             }
-        }
+            (Search::Rescore { width, ctc_weight }, None) => {
+                rescore(ctc_prefix_beam(scores, width), &mut decoder(), &options(width, ctc_weight, 0.0))
+            }
+        };
+        hypotheses.into_iter().next().map(|best| best.tokens).unwrap_or_default()
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use plimsoll_audio::LogMel;
+use plimsoll_audio::{LogMel, Padding};
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_tape::TensorBatch;
@@ -13,9 +13,13 @@ use plimsoll_text::alignment::{AlignmentError, LogProbs, TokenSpan, align, words
 use plimsoll_text::transcript::Word;
 
 use super::decode::CtcScores;
-use super::{LanguageSearch, Recognizer, RecognizerConfig, RecognizerMetadata, Search};
+use super::{EncodedAudio, LanguageSearch, Recognizer, RecognizerConfig, RecognizerMetadata, Search};
 use crate::metadata::with_weights;
 use crate::{ModelError, ModelFolder};
+
+/// How late a token begins after its sound: a model gives a token when enough of it is heard. It is the median of 242 words that
+/// a recognizer of digits was trained on, with frames of 40 ms (docs/LOG.md, 2026-11-24).
+const LATE: Seconds = Seconds(0.045);
 
 /// The text of a recording with the times of its words.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,6 +45,8 @@ pub struct Transcriber {
     model: Recognizer,
     log_mel: LogMel,
     tokenizer: Tokenizer,
+    /// Text of each token, in which a space begins a word.
+    texts: Vec<String>,
     device: Device,
 }
 
@@ -54,7 +60,9 @@ impl Transcriber {
         let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };
         let device = model.devices().into_iter().next().expect("a model has parameters");
         let log_mel = LogMel::new(&metadata.features)?;
-        Ok(Self { model, log_mel, tokenizer: metadata.tokenizer.clone(), device })
+        let tokenizer = metadata.tokenizer.clone();
+        let texts = tokenizer.token_texts().iter().map(|text| text.replace('▁', " ")).collect();
+        Ok(Self { model, log_mel, tokenizer, texts, device })
     }
 
     /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`.
@@ -92,9 +100,7 @@ impl Transcriber {
 
     /// Returns the time between two frames of the encoder, to which times are rounded.
     pub fn frame_length(&self) -> Seconds {
-        let features = self.log_mel.config();
-        let hop = features.hop_length * self.model.config().subsampling.max(1);
-        Seconds(hop as f64 / f64::from(features.sample_rate))
+        Seconds(self.frame_samples() as f64 / f64::from(self.sample_rate()))
     }
 
     /// Transcribes one recording as [`transcribe`](Self::transcribe) does, and finds the times of its words. With
@@ -111,9 +117,49 @@ impl Transcriber {
         search: &Search,
         language: Option<&LanguageSearch>,
     ) -> TimedTranscription {
-        let (tokens, scores) = self.model.recognize_one(self.features(samples), search, language);
-        let spans = self.align_scores(&scores, &tokens).unwrap_or_default();
-        TimedTranscription { text: self.tokenizer.decode(&tokens), words: self.words(&spans) }
+        let (encoded, scores) = self.score(samples);
+        let tokens = self.search(&scores, Some(&encoded), search, language);
+        TimedTranscription { text: self.tokenizer.decode(&tokens), words: self.timed(&scores, &tokens) }
+    }
+
+    /// Computes the output of the encoder and the CTC scores of `samples`.
+    pub(super) fn score(&self, samples: &[f32]) -> (EncodedAudio, CtcScores) {
+        self.model.score_one(self.features(samples))
+    }
+
+    /// Searches the best tokens by scores of [`score`](Self::score).
+    pub(super) fn search(
+        &self,
+        scores: &CtcScores,
+        encoded: Option<&EncodedAudio>,
+        search: &Search,
+        language: Option<&LanguageSearch>,
+    ) -> Vec<u32> {
+        self.model.search_one(scores, encoded, search, language)
+    }
+
+    /// Finds the words of `tokens` with their times from the first frame of `scores`; none when CTC has no path.
+    pub(super) fn timed(&self, scores: &CtcScores, tokens: &[u32]) -> Vec<Word> {
+        self.words(&self.spans(scores, tokens).unwrap_or_default())
+    }
+
+    /// Returns the number of samples from one frame of the encoder to the next.
+    pub fn frame_samples(&self) -> usize {
+        self.log_mel.config().hop_length * self.model.config().subsampling.max(1)
+    }
+
+    /// Returns the longest part of a recording that is computed at once: `most`, or less when the model truncates longer ones.
+    pub(super) fn samples_at_once(&self, most: Seconds) -> usize {
+        let most = (most.0 * f64::from(self.sample_rate())) as usize;
+        match self.model.config().length {
+            LengthPolicy::Truncate(frames) => most.min(frames.get() as usize * self.frame_samples()),
+            LengthPolicy::Exact | LengthPolicy::Chunked(_) => most,
+        }
+    }
+
+    /// Computes the natural log-probabilities of CTC for all tokens, frame by frame.
+    pub fn log_probs(&self, samples: &[f32]) -> CtcScores {
+        self.score(samples).1
     }
 
     /// Finds the times of the words of a known text in a recording, counted from the first sample.
@@ -124,20 +170,26 @@ impl Transcriber {
     /// # Errors
     /// When the text has more tokens than the recording has frames.
     pub fn align(&self, samples: &[f32], text: &str) -> Result<Vec<Word>, AlignmentError> {
-        let (_, scores) = self.model.recognize_one(self.features(samples), &Search::Greedy, None);
-        let given: Vec<(&str, String)> = text
-            .split_whitespace()
-            .map(|word| (word, self.known(word)))
-            .filter(|(_, known)| !known.is_empty())
-            .collect();
-        let known: Vec<&str> = given.iter().map(|(_, known)| known.as_str()).collect();
-        let (tokens, _) = self.tokenizer.encode_lossy(&known.join(" "));
-        let mut words = self.words(&self.align_scores(&scores, &tokens)?);
+        let (_, scores) = self.score(samples);
+        let (tokens, given) = self.known_tokens(text);
+        Ok(self.words_as_given(&self.spans(&scores, &tokens)?, &given))
+    }
+
+    /// Encodes the characters of a text that the model knows. Returns the words that are left, as they were given.
+    pub(super) fn known_tokens<'b>(&self, text: &'b str) -> (Vec<u32>, Vec<&'b str>) {
+        let words = text.split_whitespace().map(|word| (word, self.known(word)));
+        let (given, known): (Vec<&str>, Vec<String>) = words.filter(|(_, known)| !known.is_empty()).unzip();
+        (self.tokenizer.encode_lossy(&known.join(" ")).0, given)
+    }
+
+    /// Makes words of the frames of tokens, with the texts `given`.
+    pub(super) fn words_as_given(&self, spans: &[TokenSpan], given: &[&str]) -> Vec<Word> {
+        let mut words = self.words(spans);
         // Numbers that the tokenizer spells out are several words.
         if words.len() == given.len() {
-            words.iter_mut().zip(given).for_each(|(word, (given, _))| word.text = given.into());
+            words.iter_mut().zip(given).for_each(|(word, given)| word.text = (*given).into());
         }
-        Ok(words)
+        words
     }
 
     /// Returns `word` in characters that the model knows: capitals as lower-case letters if need be, without unknown
@@ -151,13 +203,40 @@ impl Transcriber {
         word.chars().map(known).collect()
     }
 
-    fn align_scores(&self, scores: &CtcScores, tokens: &[u32]) -> Result<Vec<TokenSpan>, AlignmentError> {
+    /// Finds the frames of `tokens` on the most probable path of CTC.
+    pub(super) fn spans(&self, scores: &CtcScores, tokens: &[u32]) -> Result<Vec<TokenSpan>, AlignmentError> {
         align(&LogProbs::new(scores.log_probs(), scores.vocabulary())?, tokens)
     }
 
-    fn words(&self, spans: &[TokenSpan]) -> Vec<Word> {
-        let texts: Vec<String> = self.tokenizer.token_texts().iter().map(|text| text.replace('▁', " ")).collect();
-        words(spans, |token| &texts[token as usize], self.frame_length().0)
+    /// Makes words of the frames of tokens, with times from the first frame.
+    pub(super) fn words(&self, spans: &[TokenSpan]) -> Vec<Word> {
+        let mut words = words(spans, |token| &self.texts[token as usize], self.frame_length().0);
+        words.iter_mut().for_each(|word| shift(word, self.frame_offset()));
+        let mut last = 0.0f64;
+        for word in &mut words {
+            word.start = (word.start - LATE.0).max(last.min(word.start)).max(0.0);
+            if let Some(first) = word.characters.first_mut() {
+                first.start = word.start;
+            }
+            last = word.end;
+        }
+        words
+    }
+
+    /// Returns the text of each token; a space begins a word.
+    pub(super) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// Returns the time of the middle of the first frame of the encoder less half a frame: its features see later samples
+    /// than those of the first frame length.
+    fn frame_offset(&self) -> f64 {
+        let (features, factor) = (self.log_mel.config(), self.model.config().subsampling.max(1));
+        // Each halving sees three frames, the first of which is the first: the middle of the first output frame is frame
+        // `factor - 1` of the features.
+        let hops = (factor - 1) as f64 - factor as f64 / 2.0;
+        let window = if features.padding == Padding::None { features.n_fft as f64 / 2.0 } else { 0.0 };
+        (hops * features.hop_length as f64 + window) / f64::from(features.sample_rate)
     }
 
     fn features(&self, samples: &[f32]) -> Tensor<3> {
@@ -181,4 +260,11 @@ impl Transcriber {
         let tokens = self.model.recognize(tensors.features, &tensors.frame_lengths, search);
         self.tokenizer.decode(&tokens[0])
     }
+}
+
+/// Moves the times of `word` by `seconds`; none becomes negative.
+pub(super) fn shift(word: &mut Word, seconds: f64) {
+    let shift = |time: &mut f64| *time = (*time + seconds).max(0.0);
+    [&mut word.start, &mut word.end].into_iter().for_each(shift);
+    word.characters.iter_mut().flat_map(|character| [&mut character.start, &mut character.end]).for_each(shift);
 }

@@ -7,6 +7,7 @@ mod family;
 mod fixture;
 mod hostile;
 mod infeasible;
+mod long;
 mod parallel_pytorch;
 mod pytorch;
 mod recognition;

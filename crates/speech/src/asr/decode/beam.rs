@@ -1,5 +1,7 @@
 //! Beam search with the attention decoder, alone or jointly with CTC (Watanabe et al. 2017).
 
+use plimsoll_language::{FusionState, LanguageScorer};
+
 use super::finished::Finished;
 use super::forward::PrefixForward;
 use super::options::blend;
@@ -21,7 +23,7 @@ use super::{BLANK, BeamOptions, CtcScores, Hypothesis, NextToken, keep_best, log
 /// When the options are out of range, or the decoder returns a wrong number of rows.
 pub fn attention_beam(decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<Hypothesis> {
     options.check();
-    BeamSearch { ctc: None, ctc_weight: 0.0, options, limit: options.length_max }.run(decoder)
+    BeamSearch { ctc: None, ctc_weight: 0.0, language: None, options, limit: options.length_max }.run(decoder)
 }
 
 /// Searches the best texts by CTC and the attention decoder together; in all else it equals [`attention_beam`].
@@ -34,17 +36,42 @@ pub fn attention_beam(decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec
 /// # Panics
 /// When the options are out of range, the decoder returns a wrong number of rows, or its vocabulary differs from CTC's.
 pub fn joint_beam(scores: &CtcScores, decoder: &mut dyn NextToken, options: &BeamOptions) -> Vec<Hypothesis> {
+    joint(scores, decoder, options, None)
+}
+
+/// Searches the best texts by CTC, the attention decoder and a language together; in all else it equals [`joint_beam`].
+///
+/// What `language` adds to a text, its [`FusionState::score`], is added to the log-probabilities of [`BeamOptions`]. A word
+/// bonus can raise a score at any length, so no bound is exact: the search stops when the best running text lies 25 below the
+/// best finished text (natural log), or at its limit.
+///
+/// # Panics
+/// As [`joint_beam`], or when the language has fewer tokens than the decoder.
+pub fn fused_joint_beam(
+    scores: &CtcScores,
+    decoder: &mut dyn NextToken,
+    options: &BeamOptions,
+    language: &LanguageScorer,
+) -> Vec<Hypothesis> {
+    joint(scores, decoder, options, Some(language))
+}
+
+fn joint(
+    scores: &CtcScores,
+    decoder: &mut dyn NextToken,
+    options: &BeamOptions,
+    language: Option<&LanguageScorer>,
+) -> Vec<Hypothesis> {
     options.check();
-    if options.ctc_weight == 0.0 {
-        return attention_beam(decoder, options);
-    }
-    let limit = options.length_max.min(scores.frames());
-    BeamSearch { ctc: Some(scores), ctc_weight: options.ctc_weight, options, limit }.run(decoder)
+    let ctc = (options.ctc_weight > 0.0).then_some(scores);
+    let limit = ctc.map_or(options.length_max, |scores| options.length_max.min(scores.frames()));
+    BeamSearch { ctc, ctc_weight: options.ctc_weight, language, options, limit }.run(decoder)
 }
 
 struct BeamSearch<'a> {
     ctc: Option<&'a CtcScores>,
     ctc_weight: f64,
+    language: Option<&'a LanguageScorer>,
     options: &'a BeamOptions,
     /// Maximum number of tokens of a text.
     limit: usize,
@@ -55,6 +82,7 @@ struct Running {
     node: usize,
     attention: f64,
     forward: Option<PrefixForward>,
+    fusion: Option<FusionState>,
 }
 
 /// A continuation of a running hypothesis by one token, which may be the end token. The beam keeps the best candidates
@@ -63,7 +91,9 @@ struct Candidate {
     parent: usize,
     token: u32,
     attention: f64,
+    /// Log-probability by CTC and the decoder, weighted, with what a language adds.
     weighted: f64,
+    fusion: Option<FusionState>,
     /// Score of the candidate before division by the length, by which the beam ranks. A score is divided by the length
     /// only when its text is finished.
     sum: f64,
@@ -73,7 +103,8 @@ impl BeamSearch<'_> {
     fn run(&self, decoder: &mut dyn NextToken) -> Vec<Hypothesis> {
         let mut tree = PrefixTree::new();
         let mut finished = Finished::new(self.options);
-        let mut running = vec![Running { node: ROOT, attention: 0.0, forward: self.ctc.map(PrefixForward::empty) }];
+        let (forward, fusion) = (self.ctc.map(PrefixForward::empty), self.language.map(LanguageScorer::start));
+        let mut running = vec![Running { node: ROOT, attention: 0.0, forward, fusion }];
         let (mut parents, mut tokens) = (vec![0], vec![self.options.sos]);
         for length in 0..=self.limit {
             let rows = next_rows(decoder, &parents, &tokens);
@@ -85,8 +116,7 @@ impl BeamSearch<'_> {
             let (ended, open): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|c| c.token == self.options.eos);
             finished.take(ended.iter().map(|c| (tree.tokens(running[c.parent].node), c.weighted)).collect());
             // The open hypotheses are sorted and equally long, so the first has the highest bound.
-            if open.first().is_none_or(|c| finished.is_settled(self.options.bound(c.weighted, length + 1, self.limit)))
-            {
+            if open.first().is_none_or(|c| self.is_settled(&finished, c, length + 1)) {
                 break;
             }
             (parents, tokens) = open.iter().map(|c| (c.parent, c.token)).unzip();
@@ -114,9 +144,11 @@ impl BeamSearch<'_> {
         let mut add = |token, ctc, tokens| {
             let attention = hypothesis.attention + log_prob(row, token);
             let weighted = blend(self.ctc_weight, ctc, attention);
+            let Some(fusion) = self.fused(hypothesis.fusion.as_ref(), token) else { return };
+            let weighted = weighted + fusion.map_or(0.0, |state| state.score());
             if weighted > f64::NEG_INFINITY {
                 let sum = weighted + self.options.length_bonus * tokens as f64;
-                candidates.push(Candidate { parent, token, attention, weighted, sum });
+                candidates.push(Candidate { parent, token, attention, weighted, fusion, sum });
             }
         };
         add(self.options.eos, hypothesis.forward.as_ref().map_or(0.0, PrefixForward::complete), length);
@@ -126,6 +158,24 @@ impl BeamSearch<'_> {
                     hypothesis.forward.as_ref().zip(self.ctc).map_or(0.0, |(f, scores)| f.with_token(token, scores));
                 add(token, ctc, length + 1);
             }
+        }
+    }
+
+    /// Returns the state of the language after one more token, which may be the end token: `Some(None)` without a language,
+    /// and nothing if the language forbids the token.
+    fn fused(&self, state: Option<&FusionState>, token: u32) -> Option<Option<FusionState>> {
+        let Some((language, state)) = self.language.zip(state) else { return Some(None) };
+        match token == self.options.eos {
+            true => language.finish(state).map(Some),
+            false => language.advance(state, token).map(Some),
+        }
+    }
+
+    /// Returns whether no running text can win any more. `best` is the best of them, and has `length` tokens.
+    fn is_settled(&self, finished: &Finished<'_>, best: &Candidate, length: usize) -> bool {
+        match self.language {
+            Some(_) => finished.is_far_above(best.sum),
+            None => finished.is_settled(self.options.bound(best.weighted, length, self.limit)),
         }
     }
 
@@ -144,8 +194,8 @@ impl BeamSearch<'_> {
     }
 
     fn advance(&self, candidate: &Candidate, from: &Running, tree: &mut PrefixTree) -> Running {
-        let &Candidate { token, attention, .. } = candidate;
+        let &Candidate { token, attention, fusion, .. } = candidate;
         let forward = from.forward.as_ref().zip(self.ctc).map(|(forward, scores)| forward.extend(token, scores));
-        Running { node: tree.extend(from.node, token), attention, forward }
+        Running { node: tree.extend(from.node, token), attention, forward, fusion }
     }
 }

@@ -5,6 +5,10 @@ use super::{BeamOptions, Hypothesis, best_first};
 /// A finished text counts as hopeless when its score (natural log) minus the best score of a finished text is below
 /// this value (ESPnet's `D_end`).
 const HOPELESS: f64 = -10.0;
+/// A search with a language stops when the best running text lies this far (natural log) below the best finished text. The
+/// score of a running text can rise: when an unknown beginning becomes a known word, and by a bonus for each word. Beyond
+/// the end of what is said each token costs more than that.
+const FUSED_MARGIN: f64 = 25.0;
 /// The search stops when the finished texts of this many consecutive lengths are all hopeless (ESPnet's `M`).
 const HOPELESS_LENGTHS: usize = 3;
 
@@ -44,6 +48,12 @@ impl<'a> Finished<'a> {
     pub(super) fn is_settled(&self, bound: f64) -> bool {
         let best = self.hypotheses.iter().map(|hypothesis| hypothesis.score).fold(f64::NEG_INFINITY, f64::max);
         bound <= best || self.hopeless_lengths >= HOPELESS_LENGTHS
+    }
+
+    /// Returns whether the best finished text lies so far above a running text with the score `sum`, before the division by
+    /// the length, that no word bonus makes up for it.
+    pub(super) fn is_far_above(&self, sum: f64) -> bool {
+        self.best_sum - sum > FUSED_MARGIN
     }
 
     pub(super) fn into_best(self) -> Vec<Hypothesis> {

@@ -28,7 +28,7 @@ mod rescore;
 mod tests;
 mod tree;
 
-pub use beam::{attention_beam, joint_beam};
+pub use beam::{attention_beam, fused_joint_beam, joint_beam};
 pub use ctc::{CtcScores, ctc_best_path};
 pub use options::BeamOptions;
 pub use prefix_beam::ctc_prefix_beam;

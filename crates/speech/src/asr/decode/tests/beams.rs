@@ -1,5 +1,7 @@
 //! Tests of the searches that use the attention decoder.
 
+use plimsoll_language::{FusionOptions, Hotwords, LanguageScorer, TrainOptions, train};
+
 use super::*;
 
 /// Makes scores in which each frame allows only the listed tokens, with equal probability.
@@ -224,4 +226,47 @@ fn a_weight_of_zero_ignores_minus_infinity() {
     let attention_alone = BeamOptions { ctc_weight: 0.0, ..ctc_alone };
     let expected = Hypothesis { tokens: vec![1], score: -12.0 };
     assert_eq!(rescore(vec![unheard], &mut against(), &attention_alone), [expected]);
+}
+
+/// A language over the two text tokens of the toys, in which `a` follows `b`.
+fn language(alpha: f64, beta: f64) -> LanguageScorer {
+    let (model, _) = train(["b a b a", "b a"], &TrainOptions::new(2)).unwrap();
+    let options = FusionOptions::default().with_weights(alpha, beta);
+    LanguageScorer::new(&["", " a", " b", "", ""][..], &options).with_model(model)
+}
+
+#[test]
+fn a_wide_joint_beam_with_a_language_finds_what_its_definition_ranks_first() {
+    for seed in 0..30 {
+        let scores = text_scores(seed, 4);
+        let by_ctc = every_text(&scores);
+        for (ctc_weight, alpha, beta) in [(0.3, 0.5, 1.5), (0.7, 2.0, 0.0), (1.0, 1.0, -1.0), (0.0, 1.0, 0.5)] {
+            let options = BeamOptions { ctc_weight, ..options(unlimited(), 4) };
+            let language = language(alpha, beta).with_hotwords(Hotwords::new(["a"], 0.5));
+            let score = |tokens: &Vec<u32>| {
+                let ctc = by_ctc.get(tokens).copied().unwrap_or(f64::NEG_INFINITY);
+                let state =
+                    tokens.iter().fold(language.start(), |state, &token| language.advance(&state, token).unwrap());
+                let added = language.finish(&state).unwrap().score();
+                definition(&options, ctc, ToyDecoder::new(seed).log_prob(tokens), tokens.len()) + added
+            };
+            let texts = texts_up_to(4, SOS, EOS);
+            let best = texts.iter().max_by(|a, b| score(a).total_cmp(&score(b))).unwrap();
+            let found = fused_joint_beam(&scores, &mut ToyDecoder::new(seed), &options, &language);
+            assert!(sorted(&found) && found[0].tokens == *best, "{best:?} {:?}", found[0]);
+            assert!(found.iter().all(|one| close(one.score, score(&one.tokens))), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_language_that_adds_nothing_changes_no_joint_search() {
+    for seed in 0..10 {
+        let scores = text_scores(seed, 6);
+        let nothing = LanguageScorer::new(&["", "a", "b", "", ""][..], &FusionOptions::default());
+        let options = options(width(3), 6);
+        let found = fused_joint_beam(&scores, &mut ToyDecoder::new(seed), &options, &nothing);
+        let expected = joint_beam(&scores, &mut ToyDecoder::new(seed), &options);
+        assert_eq!((&found[0].tokens, found[0].score), (&expected[0].tokens, expected[0].score));
+    }
 }
