@@ -2,9 +2,10 @@
 
 use crate::error::CorpusError;
 use crate::lexicon::Lexicon;
-use crate::synthesizer::{n_samples, synthesize};
+use crate::synthesizer::{n_samples, synthesize, word_samples};
 use crate::voice::Voice;
 use plimsoll_core::Key;
+use std::ops::Range;
 
 /// Speech engine with many voices: the formant synthesizer or espeak-ng.
 pub(super) trait SpeechEngine: Sync {
@@ -20,6 +21,12 @@ pub(super) trait SpeechEngine: Sync {
     /// sentence and counts.
     fn n_samples(&self, words: &[usize], speaker: usize, key: Key) -> Result<usize, CorpusError> {
         Ok(self.say(words, speaker, key)?.len())
+    }
+
+    /// Computes the samples of each word in what [`say`](Self::say) returns for the same arguments. The default does not know
+    /// them.
+    fn word_samples(&self, _words: &[usize], _speaker: usize, _key: Key) -> Result<Vec<Range<usize>>, CorpusError> {
+        Err(CorpusError::NoTimes)
     }
 }
 
@@ -49,5 +56,9 @@ impl SpeechEngine for FormantEngine {
 
     fn n_samples(&self, words: &[usize], speaker: usize, key: Key) -> Result<usize, CorpusError> {
         Ok(n_samples(words, &self.voice(speaker), key))
+    }
+
+    fn word_samples(&self, words: &[usize], speaker: usize, key: Key) -> Result<Vec<Range<usize>>, CorpusError> {
+        Ok(word_samples(words, &self.voice(speaker), key))
     }
 }

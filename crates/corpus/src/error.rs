@@ -35,6 +35,9 @@ pub enum CorpusError {
         /// Error message of espeak-ng, or description of the fault in its output.
         message: String,
     },
+    /// The engine does not know when it says a word.
+    #[error("only the `formant` engine knows when it says each word")]
+    NoTimes,
     /// espeak-ng has no voice for the language.
     #[error("espeak-ng has no voice for `{language}`; it has {}", known.join(", "))]
     UnknownLanguage {

@@ -32,6 +32,9 @@ pub use plimsoll_audio as audio;
 
 pub use error::CorpusError;
 pub use lexicon::{Lexicon, Word};
-pub use make::{CorpusOptions, CorpusReport, Engine, ListedUtterance, list_corpus, make_corpus};
+pub use make::{
+    CorpusOptions, CorpusReport, Engine, ListedUtterance, SpokenWord, list_corpus, make_corpus, word_times,
+    write_word_times,
+};
 pub use synthesizer::{SAMPLE_RATE, SynthesizedSpeech, synthesize};
 pub use voice::Voice;

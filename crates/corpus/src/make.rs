@@ -4,7 +4,7 @@ use crate::engine::{FormantEngine, SpeechEngine};
 use crate::error::CorpusError;
 use crate::espeak::EspeakEngine;
 use crate::lexicon::sentence;
-use crate::recording::{Recording, studio_recording};
+use crate::recording::{Recording, studio_delay, studio_recording};
 use crate::synthesizer::SAMPLE_RATE;
 use plimsoll_audio::wav_bytes;
 use plimsoll_core::{Key, Samples, Seconds};
@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -154,6 +155,46 @@ pub fn list_corpus(
     (0..options.utterances).into_par_iter().map(list).collect()
 }
 
+/// A word of an utterance, with its times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpokenWord {
+    /// The word.
+    pub text: &'static str,
+    /// Start in the recording.
+    pub start: Seconds,
+    /// End in the recording.
+    pub end: Seconds,
+}
+
+/// Tells when each word of the corpus of `options` is said: the ids of its utterances, as [`make_corpus`] writes them, with
+/// their words. A room makes echoes longer than a word; they are not counted.
+///
+/// # Errors
+/// When the options ask for zero utterances or speakers, or the engine does not know its times.
+pub fn word_times(options: &CorpusOptions) -> Result<Vec<(String, Vec<SpokenWord>)>, CorpusError> {
+    let engine = new_engine(options)?;
+    let times = |index| {
+        let sentence = Sentence::new(options, engine.as_ref(), index);
+        Ok((sentence.id.clone(), sentence.times(options, engine.as_ref())?))
+    };
+    (0..options.utterances).into_par_iter().map(times).collect()
+}
+
+/// Writes the times of all words of the corpus of `options` into its folder, as `words.ctm`.
+///
+/// # Errors
+/// As [`word_times`], or when the file cannot be written.
+pub fn write_word_times(options: &CorpusOptions) -> Result<PathBuf, CorpusError> {
+    let line = |id: &str, word: &SpokenWord| {
+        format!("{id} 1 {:.3} {:.3} {}\n", word.start.0, word.end.0 - word.start.0, word.text)
+    };
+    let times = word_times(options)?;
+    let lines: String = times.iter().flat_map(|(id, words)| words.iter().map(move |word| line(id, word))).collect();
+    let path = options.out.join("words.ctm");
+    write_file(&path, lines.as_bytes())?;
+    Ok(path)
+}
+
 /// What is said in an utterance, and by which speaker.
 struct Sentence {
     id: String,
@@ -178,6 +219,25 @@ impl Sentence {
         let dry = engine.say(&self.words, self.speaker, self.key.with("speech"))?;
         let place = self.key.with("recording");
         Ok(if options.studio { studio_recording(&dry, place) } else { Recording::new(place).record(&dry) })
+    }
+
+    /// Computes when each word is said in what [`record`](Self::record) returns.
+    fn times(&self, options: &CorpusOptions, engine: &dyn SpeechEngine) -> Result<Vec<SpokenWord>, CorpusError> {
+        let key = self.key.with("speech");
+        let places = engine.word_samples(&self.words, self.speaker, key)?;
+        let delay = match options.studio {
+            true => studio_delay(&engine.say(&self.words, self.speaker, key)?, self.key.with("recording")),
+            // A room and noise keep the start.
+            false => 0,
+        };
+        let known = engine.words();
+        let at = |sample: usize| Samples(sample.saturating_add_signed(delay) as u64).at(SAMPLE_RATE);
+        let word = |(&word, place): (&usize, Range<usize>)| SpokenWord {
+            text: known[word],
+            start: at(place.start),
+            end: at(place.end),
+        };
+        Ok(self.words.iter().zip(places).map(word).collect())
     }
 
     /// Returns the line of the manifest for a recording of `n_samples` samples.

@@ -56,15 +56,31 @@ const SILENCE: f32 = 0.003;
 /// Records `dry` speech in a studio: without noise, with a peak of 0.7 to 0.9, and 50 to 100 ms of silence at both
 /// ends.
 pub(super) fn studio_recording(dry: &[f32], key: Key) -> Vec<f32> {
-    let loudest = dry.iter().fold(0.0_f32, |most, sample| most.max(sample.abs()));
-    let heard = |sample: &f32| sample.abs() > SILENCE * loudest;
-    let (Some(first), Some(last)) = (dry.iter().position(heard), dry.iter().rposition(heard)) else {
-        return dry.to_vec();
-    };
-    let gain = uniform(key.with("studio peak"), 0.7, 0.9) / loudest;
-    let silence = |name: &str| vec![0.0; (uniform(key.with(name), 0.05, 0.10) * SAMPLE_RATE as f32) as usize];
+    let Some((first, last)) = heard(dry) else { return dry.to_vec() };
+    let gain = uniform(key.with("studio peak"), 0.7, 0.9) / loudest(dry);
     let speech = dry[first..=last].iter().map(|sample| gain * sample).collect();
-    [silence("studio lead"), speech, silence("studio trail")].concat()
+    [studio_silence("studio lead", key), speech, studio_silence("studio trail", key)].concat()
+}
+
+/// Returns by how many samples sound comes later in [`studio_recording`] than in `dry`.
+pub(super) fn studio_delay(dry: &[f32], key: Key) -> isize {
+    let lead = |first| studio_silence("studio lead", key).len() as isize - first as isize;
+    heard(dry).map_or(0, |(first, _)| lead(first))
+}
+
+fn studio_silence(name: &str, key: Key) -> Vec<f32> {
+    vec![0.0; (uniform(key.with(name), 0.05, 0.10) * SAMPLE_RATE as f32) as usize]
+}
+
+fn loudest(samples: &[f32]) -> f32 {
+    samples.iter().fold(0.0_f32, |most, sample| most.max(sample.abs()))
+}
+
+/// Returns the first and the last sample that are heard.
+fn heard(dry: &[f32]) -> Option<(usize, usize)> {
+    let limit = SILENCE * loudest(dry);
+    let heard = |sample: &f32| sample.abs() > limit;
+    Some((dry.iter().position(heard)?, dry.iter().rposition(heard)?))
 }
 
 /// Computes the mean power of the speech, over blocks of 20 ms that are at most 35 dB below the loudest block.

@@ -37,8 +37,19 @@ pub fn synthesize(words: &[usize], voice: &Voice, key: Key) -> SynthesizedSpeech
     let targets = TargetSequence::new(&spoken, voice, key.with("score"));
     let contour = Contour::new(&targets, voice, key.with("contour"));
     let samples = Tract::new(voice, key.with("noise")).speak(&contour);
-    let place = |frames: &Range<usize>| frames.start * FRAME_SAMPLES..frames.end * FRAME_SAMPLES;
-    SynthesizedSpeech { samples, words: words.iter().copied().zip(targets.words.iter().map(place)).collect() }
+    SynthesizedSpeech { samples, words: words.iter().copied().zip(targets.words.iter().map(samples_of)).collect() }
+}
+
+/// Returns the samples of a range of frames.
+fn samples_of(frames: &Range<usize>) -> Range<usize> {
+    frames.start * FRAME_SAMPLES..frames.end * FRAME_SAMPLES
+}
+
+/// Computes the samples of each word in the speech that [`synthesize`] makes of the same arguments, without making it.
+pub(super) fn word_samples(words: &[usize], voice: &Voice, key: Key) -> Vec<Range<usize>> {
+    let lexicon = Lexicon::english().words();
+    let spoken: Vec<&Word> = words.iter().map(|&word| &lexicon[word]).collect();
+    TargetSequence::new(&spoken, voice, key.with("score")).words.iter().map(samples_of).collect()
 }
 
 /// Computes the number of samples of the speech that [`synthesize`] makes of the same arguments, without making it.

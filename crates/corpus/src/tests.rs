@@ -211,3 +211,36 @@ fn a_word_limit_keeps_the_first_words() {
     words.dedup();
     assert_eq!(words, ["one", "two", "zero"]);
 }
+
+/// Sound begins and ends where the words do, in rooms and in studios.
+#[test]
+fn words_have_the_times_of_their_sound() {
+    for studio in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = CorpusOptions { utterances: 12, studio, ..options(folder.path(), 3) };
+        make_corpus(&options, &|_, _| ()).unwrap();
+        let listed = list_corpus(&options, &|_, _| ()).unwrap();
+        let times = word_times(&options).unwrap();
+        assert_eq!(times.len(), 12);
+        for ((id, words), line) in times.iter().zip(&listed) {
+            let texts: Vec<&str> = words.iter().map(|word| word.text).collect();
+            assert_eq!((id, &texts.join(" ")), (&line.id, &line.text));
+            assert!(
+                words.windows(2).all(|pair| pair[0].start < pair[0].end && pair[0].end <= pair[1].start),
+                "{words:?}"
+            );
+            assert!(words.last().unwrap().end.0 <= line.duration + 1e-9);
+            if studio {
+                let audio = plimsoll_audio::read_recording(folder.path().join(&line.audio_filepath)).unwrap();
+                let first = audio.samples.iter().position(|sample| sample.abs() > 0.003).unwrap();
+                let onset = first as f64 / f64::from(audio.rate);
+                assert!((onset - words[0].start.0).abs() < 0.05, "{id}: {onset} {:?}", words[0]);
+            }
+        }
+        let path = write_word_times(&options).unwrap();
+        let lines = fs::read_to_string(path).unwrap();
+        assert_eq!(lines.lines().count(), times.iter().map(|(_, words)| words.len()).sum::<usize>());
+        let first: Vec<&str> = lines.lines().next().unwrap().split(' ').collect();
+        assert_eq!((first[0], first[1], first[4]), (times[0].0.as_str(), "1", times[0].1[0].text));
+    }
+}

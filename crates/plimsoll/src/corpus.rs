@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use plimsoll_core::counted;
-use plimsoll_corpus::{CorpusOptions, Engine};
-use plimsoll_recipes::{Failure, corpus};
+use plimsoll_corpus::{CorpusError, CorpusOptions, Engine, write_word_times};
+use plimsoll_recipes::{Failure, FailureExt, corpus};
 
 use crate::backend_flag::BackendFlag;
 use crate::number::{number_above_0, number_in};
@@ -46,6 +46,9 @@ pub(crate) struct CorpusArgs {
     /// Leave out room echo and noise, as in studio recordings for synthesis.
     #[arg(long)]
     pub(crate) studio: bool,
+    /// Also write `words.ctm`, with the start and length of each word. Only `formant` knows them.
+    #[arg(long)]
+    pub(crate) times: bool,
     /// Speech engine: `formant` (built in) or `espeak-ng` (must be installed).
     #[arg(long, value_parser = ["formant", "espeak-ng"], default_value = "formant")]
     pub(crate) engine: String,
@@ -81,7 +84,13 @@ pub(crate) fn make(args: &CorpusArgs) -> Result<ExitCode, Failure> {
         studio: args.studio,
         engine,
     };
+    if args.times && options.engine != Engine::Formant {
+        return Err(Failure::invalid(CorpusError::NoTimes.to_string(), "leave out --times, or use --engine formant"));
+    }
     let report = corpus::make_with_progress(&options, &Terminal)?;
+    if args.times {
+        write_word_times(&options).failed()?;
+    }
     if args.json {
         println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
     } else {
