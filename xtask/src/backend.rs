@@ -89,7 +89,8 @@ impl Work {
         }
         match command(args) {
             // `advise` trains a configuration for a trial.
-            Some("train" | "transcribe" | "say" | "eval" | "profile" | "advise" | "stress") => Self::Computes,
+            Some("train" | "transcribe" | "align" | "say" | "eval" | "profile" | "advise" | "stress") => Self::Computes,
+            Some("data") if has("segment") => Self::Computes,
             // It computes a product on the device of the configuration.
             Some("doctor") => Self::ComputesIfNamed,
             Some("memtest") if has("--verify") => Self::Computes,
@@ -153,6 +154,8 @@ mod tests {
             "train --backend auto --epochs 3",
             "-v train",
             "transcribe a.wav --run runs/a",
+            "align a.wav text --run runs/a",
+            "data segment a.wav a.txt --run runs/a --out a",
             "say hello --run runs/a",
             "eval --run runs/a",
             "profile --config a.toml",

@@ -16,6 +16,8 @@ const WIDTH_MAX: usize = 1000;
 const GREEDY: &str = "greedy";
 /// Name of the search that a language model, hotwords and a lexicon take part in.
 const PREFIX_BEAM: &str = "prefix-beam";
+/// Name of the search with the decoder that they take part in, too.
+const JOINT: &str = "joint";
 /// Defaults of the flags.
 const WIDTH: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 const CTC_WEIGHT: f64 = 0.3;
@@ -77,7 +79,8 @@ impl SearchArgs {
         let parts: Vec<&str> = parts.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect();
         match parts.is_empty() {
             true => self.search_name().into(),
-            false => format!("prefix-beam ({})", parts.join(", ")),
+            false if self.search_name() == JOINT => format!("{JOINT} ({})", parts.join(", ")),
+            false => format!("{PREFIX_BEAM} ({})", parts.join(", ")),
         }
     }
 
@@ -105,7 +108,7 @@ impl SearchArgs {
         self.search.as_deref().unwrap_or(GREEDY)
     }
 
-    /// Returns whether the flags give words to the search, which is then a prefix beam over CTC.
+    /// Returns whether the flags give words to the search, which is then a joint search or a prefix beam over CTC.
     fn has_words(&self) -> bool {
         self.lm.is_some() || self.lexicon.is_some() || self.hotwords.iter().any(|word| !word.trim().is_empty())
     }
@@ -114,10 +117,10 @@ impl SearchArgs {
     fn given(&self) -> Vec<(&'static str, bool)> {
         let (name, has_words) = (self.search_name(), self.has_words());
         let all = [
-            ("--search", self.search.is_some(), !has_words || name == PREFIX_BEAM),
+            ("--search", self.search.is_some(), !has_words || [PREFIX_BEAM, JOINT].contains(&name)),
             ("--width", self.width.is_some(), has_words || name != GREEDY),
-            ("--ctc-weight", self.ctc_weight.is_some(), !has_words && ["joint", "rescore"].contains(&name)),
-            ("--length-bonus", self.length_bonus.is_some(), !has_words && ["joint", "attention"].contains(&name)),
+            ("--ctc-weight", self.ctc_weight.is_some(), name == JOINT || !has_words && name == "rescore"),
+            ("--length-bonus", self.length_bonus.is_some(), name == JOINT || !has_words && name == "attention"),
             ("--lm", self.lm.is_some(), true),
             ("--lm-weight", self.lm_weight.is_some(), self.lm.is_some()),
             ("--word-bonus", self.word_bonus.is_some(), self.lm.is_some()),
@@ -204,10 +207,8 @@ mod tests {
         assert_eq!(idle(&[]), [""; 0]);
         assert_eq!(idle(&["--width", "5"]), ["--width"]);
         assert_eq!(idle(&["--width", "5", "--lm", "a.lm", "--lm-weight", "1"]), [""; 0]);
-        assert_eq!(
-            idle(&["--search", "joint", "--hotwords", "a", "--ctc-weight", "0.5"]),
-            ["--search", "--ctc-weight"]
-        );
+        assert_eq!(idle(&["--search", "joint", "--hotwords", "a", "--ctc-weight", "0.5"]), [""; 0]);
+        assert_eq!(idle(&["--search", "rescore", "--lm", "a", "--ctc-weight", "0.5"]), ["--search", "--ctc-weight"]);
         assert_eq!(idle(&["--lm-weight", "1", "--hotword-weight", "2"]), ["--lm-weight", "--hotword-weight"]);
         assert_eq!(idle(&["--search", "attention", "--ctc-weight", "0.5", "--length-bonus", "1"]), ["--ctc-weight"]);
     }

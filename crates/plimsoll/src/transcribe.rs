@@ -1,35 +1,35 @@
 //! `plimsoll transcribe`: turns recordings into text.
 
+mod live;
+
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::Args;
 
-use plimsoll_audio::{AudioError, read_audio};
-use plimsoll_core::{Seconds, error_chain};
-use plimsoll_data::cuts_at_silence;
-use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat, Word};
+use plimsoll_audio::{AudioError, AudioStream};
+use plimsoll_core::{Samples, error_chain};
+use plimsoll_text::transcript::{Segment, TranscriptFormat, TranscriptWriter, UnknownFormat, Word};
 use serde_json::json;
 
 use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::run_folder;
 use crate::search::SearchArgs;
-use crate::terminal::{Terminal, reading_bar};
+use crate::terminal::reading_bar;
+use live::RawArgs;
 use plimsoll_recipes::config::ConfigError;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
 
-/// Longest segment that is transcribed at once, the default of `data.max_seconds` in training.
-///
-/// Longer recordings are cut at silence. Attention over two hours at once would take hundreds of gigabytes, and no model
-/// is trained on such lengths.
-const MAX_SEGMENT: Seconds = Seconds(30.0);
-
 /// Arguments of `transcribe`.
 #[derive(Debug, Args)]
 pub(crate) struct TranscribeArgs {
-    /// Audio files (WAV, FLAC, MP3 or Ogg), or folders of them.
+    /// Audio files (WAV, FLAC, MP3 or Ogg), or folders of them. `-` reads a stream from standard input, and prints words as they
+    /// are spoken.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Run whose best checkpoint transcribes (its folder, or its name in `runs`), or folder of an exported model.
@@ -38,9 +38,10 @@ pub(crate) struct TranscribeArgs {
     /// Print one JSON object per recording and line: `{"file": ..., "text": ..., "seconds": ...}` or `{"file": ..., "error": ...}`.
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// Write the words with their times: text (no times), json, srt, vtt, ctm or textgrid. Several recordings need --out-dir.
+    /// Write the words with their times: text (no times), json, srt, vtt, ctm or textgrid. Several recordings need --out-dir. A
+    /// stream also has jsonl: one event a line, with the words that are final and those that may change.
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<TranscriptFormat>,
+    pub(crate) format: Option<OutputFormat>,
     /// Folder for one file per recording, named after it.
     #[arg(long, value_name = "DIR", requires = "format", conflicts_with = "json")]
     pub(crate) out_dir: Option<PathBuf>,
@@ -50,42 +51,116 @@ pub(crate) struct TranscribeArgs {
     /// Backend to compute with: auto, cpu, cuda or wgpu.
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
+    /// Form of a stream without a header.
+    #[command(flatten)]
+    pub(crate) raw: RawArgs,
     /// How the recognizer searches the best text.
     #[command(flatten)]
     pub(crate) search: SearchArgs,
 }
 
-/// Transcribes every recording in order. A recording that cannot be read is reported, and the other recordings
+/// Format of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputFormat {
+    /// A file.
+    File(TranscriptFormat),
+    /// Events of a stream, one JSON object a line.
+    Events,
+}
+
+impl FromStr for OutputFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        match name {
+            "jsonl" => Ok(Self::Events),
+            name => name.parse().map(Self::File),
+        }
+    }
+}
+
+/// Transcribes every recording in order, or a stream. A recording that cannot be read is reported, and the other recordings
 /// continue; the exit code is then 2.
 pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
+    let is_stream = args.inputs.iter().any(|input| input.as_os_str() == "-");
+    if is_stream {
+        return live::transcribe(args);
+    }
+    args.raw.refuse()?;
+    let format = match args.format {
+        Some(OutputFormat::Events) => {
+            let message = "`--format jsonl` has the events of a stream, and these are files";
+            return Err(Failure::invalid(message, "use --format json, or transcribe standard input: `-`"));
+        }
+        Some(OutputFormat::File(format)) => Some(format),
+        None => None,
+    };
     let files = files(&args.inputs)?;
-    let outputs = outputs(args, &files)?;
-    args.search.note_idle_flags();
-    let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
-    let reader = reader.with_language(&args.search.language(&args.run))?;
+    let outputs = outputs(args, format, &files)?;
+    let reader = load(args)?;
     let bar = reading_bar(files.len());
     let mut unreadable = 0;
     for (index, file) in files.iter().enumerate() {
-        let transcript = transcribe_file(file, &reader, args.format.is_some());
-        unreadable += usize::from(transcript.is_err());
-        match (&transcript, args.format) {
-            (Ok(transcript), Some(format)) => match outputs.get(index) {
-                Some(output) => output.write(transcript.write(format))?,
-                None => bar.suspend(|| print!("{}", transcript.write(format))),
-            },
+        let is_read = match (format, outputs.get(index)) {
+            (Some(format), Some(output)) => {
+                // A recording that cannot be read leaves no file.
+                let mut read = Ok(());
+                let written = output.write_with(|path| {
+                    let mut to = BufWriter::new(File::create(path).failed()?);
+                    read = write_transcript(file, &reader, format, &mut |text| to.write_all(text.as_bytes()));
+                    to.flush().failed()?;
+                    read.as_ref().map_err(|_| Failure::invalid("", "")).map(drop)
+                });
+                bar.suspend(|| report(file, read, written))?
+            }
+            (Some(format), None) => {
+                let read = write_transcript(file, &reader, format, &mut |text| {
+                    bar.suspend(|| print!("{text}"));
+                    Ok(())
+                });
+                bar.suspend(|| report(file, read, Ok(())))?
+            }
             // A line of text would otherwise break the bar on the same terminal.
-            _ => bar.suspend(|| print_result(file, &transcript, args.json, files.len() == 1)),
-        }
+            (None, _) => {
+                let found = text_of(file, &reader);
+                bar.suspend(|| print_result(file, &found, args.json, files.len() == 1));
+                found.is_ok()
+            }
+        };
+        unreadable += usize::from(!is_read);
         bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(if unreadable == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
+/// Loads the recognizer with its search.
+fn load(args: &TranscribeArgs) -> Result<Reader, Failure> {
+    args.search.note_idle_flags();
+    let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
+    reader.with_language(&args.search.language(&args.run))
+}
+
+/// Prints why a recording cannot be read; false then. An error of writing ends the command.
+fn report(file: &Path, read: Result<(), ReadError>, written: Result<(), Failure>) -> Result<bool, Failure> {
+    match read {
+        Ok(()) => written.map(|()| true),
+        Err(ReadError::Audio(error)) => {
+            eprintln!("error: {}: {}", file.display(), error_chain(&error));
+            Ok(false)
+        }
+        Err(ReadError::Written(error)) => Err(error),
+    }
+}
+
 /// Checks the files for the transcripts, one for each recording; none without `--out-dir`.
-fn outputs(args: &TranscribeArgs, files: &[PathBuf]) -> Result<Vec<OutputFile>, Failure> {
-    let (Some(format), Some(folder)) = (args.format, &args.out_dir) else {
-        return match args.format {
+fn outputs(
+    args: &TranscribeArgs,
+    format: Option<TranscriptFormat>,
+    files: &[PathBuf],
+) -> Result<Vec<OutputFile>, Failure> {
+    let (Some(format), Some(folder)) = (format, &args.out_dir) else {
+        return match format {
             Some(_) if files.len() > 1 => {
                 let message = format!("there are {} recordings, and one standard output", files.len());
                 Err(Failure::invalid(message, "give --out-dir DIR, or one recording"))
@@ -108,28 +183,59 @@ fn outputs(args: &TranscribeArgs, files: &[PathBuf]) -> Result<Vec<OutputFile>, 
     files.iter().map(output).collect()
 }
 
-/// Transcribes one recording, with the times of its words if `is_timed`. A long recording is transcribed in segments.
-fn transcribe_file(file: &Path, reader: &Reader, is_timed: bool) -> Result<Transcript, AudioError> {
-    let audio = read_audio(file, reader.sample_rate())?;
-    let rate = f64::from(audio.rate);
-    let cuts = cuts_at_silence(&audio.samples, audio.rate, MAX_SEGMENT);
-    let starts = [0].into_iter().chain(cuts.iter().copied());
-    let segment = |(start, &end): (usize, &usize)| {
-        let samples = &audio.samples[start..end];
-        let (from, to) = (start as f64 / rate, end as f64 / rate);
-        if !is_timed {
-            return Segment { text: reader.text(samples, &Terminal), start: from, end: to, ..Segment::default() };
-        }
-        let found = reader.timed(samples, &Terminal);
-        match found.words.is_empty() {
-            // Without times of words, those of the segment.
-            true => Segment { text: found.text, start: from, end: to, ..Segment::default() },
-            false => Segment::new(found.words.into_iter().map(|word| within(shifted(word, from), to)).collect()),
-        }
-    };
-    let segments = starts.zip(&cuts).map(segment).filter(|segment| !segment.text.is_empty()).collect();
-    let seconds = audio.duration().0;
-    Ok(Transcript { recording: file.display().to_string(), seconds, language: None, segments })
+/// Error of transcribing a recording into a file.
+enum ReadError {
+    Audio(AudioError),
+    Written(Failure),
+}
+
+/// Transcribes a recording in parts, and hands its segments to `each`. Returns the length of the recording in seconds.
+fn segments(
+    audio: AudioStream,
+    reader: &Reader,
+    each: &mut dyn FnMut(&Segment) -> Result<(), ReadError>,
+) -> Result<f64, ReadError> {
+    let mut audio = audio;
+    let mut long = reader.long();
+    let (mut block, mut count) = (Vec::new(), 0);
+    while audio.read(&mut block).map_err(ReadError::Audio)? {
+        count += block.len() as u64;
+        long.push(&block).iter().try_for_each(&mut *each)?;
+        block.clear();
+    }
+    long.finish().iter().try_for_each(&mut *each)?;
+    Ok(Samples(count).at(reader.sample_rate()).0)
+}
+
+/// Transcribes a recording, and hands what can be written to `write` at once.
+fn write_transcript(
+    file: &Path,
+    reader: &Reader,
+    format: TranscriptFormat,
+    write: &mut dyn FnMut(&str) -> std::io::Result<()>,
+) -> Result<(), ReadError> {
+    let audio = AudioStream::open(file, reader.sample_rate()).map_err(ReadError::Audio)?;
+    let seconds = audio.length().map_or(0.0, |length| length.0);
+    let mut writer = TranscriptWriter::new(format, file.display().to_string(), seconds);
+    let mut write = |text: String| write(&text).failed().map_err(ReadError::Written);
+    write(writer.begin())?;
+    segments(audio, reader, &mut |segment| write(writer.push(segment)))?;
+    write(writer.finish())
+}
+
+/// Transcribes a recording into one line. Returns its length in seconds, too.
+fn text_of(file: &Path, reader: &Reader) -> Result<(String, f64), AudioError> {
+    let audio = AudioStream::open(file, reader.sample_rate())?;
+    let mut texts = Vec::new();
+    let read = segments(audio, reader, &mut |segment| {
+        texts.push(segment.text.clone());
+        Ok(())
+    });
+    match read {
+        Ok(seconds) => Ok((texts.join(" "), seconds)),
+        Err(ReadError::Audio(error)) => Err(error),
+        Err(ReadError::Written(_)) => unreachable!("nothing is written here"),
+    }
 }
 
 /// Cuts the times of `word` at `end`: the last frame of a model can reach beyond the recording.
@@ -140,24 +246,13 @@ pub(crate) fn within(mut word: Word, end: f64) -> Word {
     word
 }
 
-/// Moves the times of `word` by `seconds`.
-fn shifted(mut word: Word, seconds: f64) -> Word {
-    (word.start, word.end) = (word.start + seconds, word.end + seconds);
-    for character in &mut word.characters {
-        (character.start, character.end) = (character.start + seconds, character.end + seconds);
-    }
-    word
-}
-
 /// Prints the text of a recording, or the error of reading it; `is_only` leaves out the name of the file.
-fn print_result(file: &Path, transcript: &Result<Transcript, AudioError>, json: bool, is_only: bool) {
+fn print_result(file: &Path, found: &Result<(String, f64), AudioError>, json: bool, is_only: bool) {
     let name = file.display().to_string();
-    match transcript {
-        Ok(transcript) if json => {
-            println!("{}", json!({"file": name, "text": text_of(transcript), "seconds": transcript.seconds}));
-        }
-        Ok(transcript) if is_only => println!("{}", text_of(transcript)),
-        Ok(transcript) => println!("{name}\t{}", text_of(transcript)),
+    match found {
+        Ok((text, seconds)) if json => println!("{}", json!({"file": name, "text": text, "seconds": seconds})),
+        Ok((text, _)) if is_only => println!("{text}"),
+        Ok((text, _)) => println!("{name}\t{text}"),
         Err(error) => {
             let reason = error_chain(error);
             if json {
@@ -166,11 +261,6 @@ fn print_result(file: &Path, transcript: &Result<Transcript, AudioError>, json: 
             eprintln!("error: {name}: {reason}");
         }
     }
-}
-
-/// Returns the text of all segments in one line.
-fn text_of(transcript: &Transcript) -> String {
-    transcript.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// Extensions of the files that are read from a folder. A file that is named itself can have any extension.

@@ -5,6 +5,7 @@
 pub mod config;
 pub mod corpus;
 pub mod cuda_path;
+pub mod cutting;
 pub mod data;
 pub mod demand;
 pub mod device;

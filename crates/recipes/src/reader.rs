@@ -4,7 +4,9 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use plimsoll_core::Samples;
-use plimsoll_speech::asr::{LanguageSearch, Search, TimedTranscription, Transcriber};
+use plimsoll_speech::asr::{
+    LanguageSearch, LiveOptions, LiveTranscriber, LongOptions, LongTranscriber, Search, TimedTranscription, Transcriber,
+};
 use plimsoll_text::alignment::AlignmentError;
 use plimsoll_text::transcript::Word;
 
@@ -42,14 +44,15 @@ impl Reader {
     /// If a file cannot be read, or the search is one of the attention decoder.
     pub fn with_language(self, settings: &LanguageSettings) -> Result<Self, Failure> {
         let language = settings.search(self.transcriber.tokenizer())?;
-        if language.is_some() && self.search.needs_decoder() {
-            let message = "a language model, hotwords and a lexicon work with CTC alone";
-            return Err(Failure::invalid(message, "leave out --search, or give --search prefix-beam"));
+        if language.is_some() && matches!(self.search, Search::Attention { .. } | Search::Rescore { .. }) {
+            let message =
+                "a language model, hotwords and a lexicon work with CTC, and with CTC and the decoder together";
+            return Err(Failure::invalid(message, "leave out --search, or give --search prefix-beam or joint"));
         }
         let search = match (&language, self.search) {
-            // The search with a language is a prefix beam.
+            (None, search) | (Some(_), search @ Search::Joint { .. }) => search,
+            // Without the decoder, the search with a language is a prefix beam.
             (Some(_), _) => Search::PrefixBeam { width: settings.width },
-            (None, search) => search,
         };
         Ok(Self { language, search, ..self })
     }
@@ -81,6 +84,28 @@ impl Reader {
     /// If the text has more tokens than the recording has frames.
     pub fn align(&self, samples: &[f32], text: &str) -> Result<Vec<Word>, AlignmentError> {
         self.transcriber.align(samples, text)
+    }
+
+    /// Begins a recording of any length, which is transcribed in parts.
+    pub fn long(&self) -> LongTranscriber<'_> {
+        LongTranscriber::new(&self.transcriber, self.search, self.language.as_ref(), LongOptions::default())
+    }
+
+    /// Begins a stream that is transcribed while it comes.
+    ///
+    /// # Errors
+    /// If the search needs the attention decoder, which reads whole utterances.
+    pub fn live(&self, options: LiveOptions) -> Result<LiveTranscriber<'_>, Failure> {
+        if self.search.needs_decoder() {
+            let message = "the attention decoder reads whole utterances, and a stream has none";
+            return Err(Failure::invalid(message, "leave out --search, or give --search prefix-beam"));
+        }
+        Ok(LiveTranscriber::new(&self.transcriber, self.search, self.language.as_ref(), options))
+    }
+
+    /// Returns the recognizer.
+    pub fn transcriber(&self) -> &Transcriber {
+        &self.transcriber
     }
 
     fn warn_if_cut(&self, samples: &[f32], reporter: &dyn Reporter) {

@@ -7,6 +7,7 @@ use plimsoll_core::Bytes;
 use plimsoll_data::{CheckDepth, Format, ImportOptions};
 
 use crate::output::ForceFlag;
+use crate::run_flag::run_folder;
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::ConfigArgs;
 
@@ -25,6 +26,8 @@ pub(crate) enum DataCommand {
     Cache(CacheArgs),
     /// Write a corpus into tar shards, of WebDataset or Lhotse Shar, which are read without unpacking
     Pack(PackArgs),
+    /// Cut a long recording with its known text into utterances to train on, and leave out what it does not say
+    Segment(SegmentArgs),
 }
 
 /// Arguments that select a corpus and complete its metadata.
@@ -196,6 +199,39 @@ pub(crate) struct PackArgs {
     /// The configuration; it can name the corpus.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
+}
+
+/// Arguments of `data segment`.
+#[derive(Debug, Args)]
+pub(crate) struct SegmentArgs {
+    /// The recording, of any length.
+    #[arg(value_name = "AUDIO")]
+    pub(super) audio: PathBuf,
+    /// Text file with what is said in it, one utterance a line.
+    #[arg(value_name = "TEXT")]
+    pub(super) text: PathBuf,
+    /// Run of a recognizer (its folder, or its name in `runs`), or folder of an exported one.
+    #[arg(long, value_name = "RUN", value_parser = run_folder())]
+    pub(super) run: PathBuf,
+    /// Folder for the clips and the manifest; it must not exist, or be empty.
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: PathBuf,
+    /// Least score of an utterance: the mean log-probability of its text in its worst second. Nearer to 0 keeps fewer and
+    /// surer utterances.
+    #[arg(long, value_name = "SCORE", default_value_t = -1.5, allow_negative_numbers = true)]
+    pub(super) min_score: f64,
+    /// Format of the clips.
+    #[arg(long, value_name = "FORMAT", default_value = "flac", value_parser = ["flac", "wav"])]
+    pub(super) to: String,
+    /// Name of the speaker.
+    #[arg(long, value_name = "NAME")]
+    pub(super) speaker: Option<String>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Backend to compute with: auto, cpu, cuda or wgpu.
+    #[arg(long, default_value = "auto")]
+    pub(super) backend: String,
 }
 
 /// Parses the size of a shard. With a smaller one, each utterance would have a file of its own.

@@ -6,6 +6,7 @@ mod cache;
 mod pack;
 mod page;
 mod report;
+mod segment;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,7 @@ impl DataCommand {
             Self::Bench(args) => bench::bench(&args),
             Self::Cache(args) => cache::cache(&args),
             Self::Pack(args) => pack::run(&args),
+            Self::Segment(args) => segment::run(&args),
         }
     }
 }

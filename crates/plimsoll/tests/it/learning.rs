@@ -6,7 +6,7 @@ use plimsoll_audio::{VoiceTraits, read_recording};
 
 use crate::program::{TestFolder, names};
 
-fn is_long() -> bool {
+pub(crate) fn is_long() -> bool {
     std::env::var_os("PLIMSOLL_LONG").is_some()
 }
 
@@ -22,18 +22,18 @@ fn learns(name: &str, corpus: &[&str], training: &[&str], cer_max: f64) {
 }
 
 /// Reads the lines of the manifest `name` in `dir`.
-fn lines_of(dir: &TestFolder, name: &str) -> Vec<String> {
+pub(crate) fn lines_of(dir: &TestFolder, name: &str) -> Vec<String> {
     std::fs::read_to_string(dir.path(name)).unwrap().lines().map(str::to_string).collect()
 }
 
 /// Returns the text of the utterance in a line of a manifest.
-fn text_of(line: &str) -> String {
+pub(crate) fn text_of(line: &str) -> String {
     serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].as_str().unwrap().into()
 }
 
 /// Divides the corpus in `c` into its first `count` lines, `c/seen.jsonl`, and the first `held_out` further lines whose
 /// texts do not occur in the first part, `c/unseen.jsonl`.
-fn divide(dir: &TestFolder, count: usize, held_out: usize) {
+pub(crate) fn divide(dir: &TestFolder, count: usize, held_out: usize) {
     let lines = lines_of(dir, "c/manifest.jsonl");
     let (seen, rest) = lines.split_at(count);
     let known: std::collections::HashSet<String> = seen.iter().map(|line| text_of(line)).collect();
@@ -45,11 +45,11 @@ fn divide(dir: &TestFolder, count: usize, held_out: usize) {
 }
 
 /// Flags for a recognizer of digits: trained on `c/seen.jsonl`, validated on `c/unseen.jsonl`.
-const DIGITS: &str = "--manifest c/seen.jsonl --set data.validation_manifest=c/unseen.jsonl --d-model 64 \
+pub(crate) const DIGITS: &str = "--manifest c/seen.jsonl --set data.validation_manifest=c/unseen.jsonl --d-model 64 \
                       --set model.encoder_layers=2 --set training.warmup_steps=150 --set training.learning_rate=2e-3 \
                       --set training.validation_interval=400";
 
-fn run(dir: &TestFolder, command: &str) -> crate::program::ProgramOutput {
+pub(crate) fn run(dir: &TestFolder, command: &str) -> crate::program::ProgramOutput {
     dir.run(&command.split_whitespace().collect::<Vec<_>>()).success()
 }
 

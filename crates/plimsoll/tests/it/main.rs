@@ -6,6 +6,7 @@ mod clusters;
 mod data;
 mod fitting;
 mod learning;
+mod listening;
 mod locking;
 mod outputs;
 mod program;

@@ -139,15 +139,16 @@ fn recording_beyond_training_lengths_is_transcribed() {
 }
 
 #[test]
-fn truncation_is_reported_in_training_and_transcription() {
+fn truncation_is_reported_in_training_and_transcription_hears_everything() {
     let dir = TestFolder::new();
     let cut = ["--set", "model.attention=truncate", "--set", "model.max_attention_sequence_length=20"];
     dir.train(&[&["--name", "r", "--steps", "2"], &cut[..]].concat()).success();
     let summary = std::fs::read_to_string(dir.path("runs/r/summary.md")).unwrap();
     assert!(summary.contains("cut to `model.max_attention_sequence_length`"), "{summary}");
     dir.write("long.wav", silence(16_000, 10 * 16_000));
+    // A recording is computed in parts that the model does not cut.
     let output = dir.run(&["transcribe", "long.wav", "--run", "runs/r"]).success();
-    assert!(output.stderr.contains("the end is cut"), "{output:?}");
+    assert!(!output.stderr.contains("the end is cut"), "{output:?}");
 }
 
 #[test]

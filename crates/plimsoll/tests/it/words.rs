@@ -131,6 +131,20 @@ fn a_lexicon_and_a_language_model_decide_the_words() {
 }
 
 #[test]
+fn a_language_takes_part_in_the_joint_search() {
+    let dir = TestFolder::new();
+    dir.train(&["--name", "d", "--steps", "2", "--set", "model.decoder_layers=1"]).success();
+    let recordings = recordings(&dir);
+    dir.write("words.txt", "zero\n");
+    let args = ["transcribe", recordings[0].as_str(), "--run", "runs/d", "--search"];
+    let joint = [&args[..], &["joint", "--lm", "corpus", "--lexicon", "words.txt", "--width", "4", "--json"]].concat();
+    let found = json(&dir, &joint);
+    assert!(found["text"].as_str().unwrap().split_whitespace().all(|word| word == "zero"), "{found}");
+    let refused = dir.run(&[&args[..], &["rescore", "--lm", "corpus"]].concat());
+    assert!(refused.code == Some(2) && refused.stderr.contains("joint"), "{refused:?}");
+}
+
+#[test]
 fn two_recognizers_are_compared_on_the_same_utterances() {
     let dir = trained();
     dir.train(&["--name", "other", "--steps", "30"]).success();
