@@ -8,6 +8,7 @@
 
 mod compressed;
 mod open;
+mod page;
 mod pcm;
 mod source;
 mod stream;
@@ -21,6 +22,7 @@ use plimsoll_core::{Samples, Seconds};
 
 use crate::resample::resample;
 pub use open::{open_regular_file, regular_file_metadata};
+pub use page::{PackedPage, PageCompression};
 pub use source::{AudioPart, AudioReader, AudioSource};
 pub use stream::{AudioStream, RawAudio, RawEncoding};
 pub use write::{WavStream, flac_bytes, wav_bytes, write_wav};

@@ -1,13 +1,15 @@
-//! Sources of audio: a whole file, or a part of a container such as a tar shard or a Kaldi archive.
+//! Sources of audio: a whole file, or a part of a container such as a tar shard, a Parquet file or a Kaldi archive.
 //!
-//! A part is written into a path, as Kaldi does it: `wav.ark:1234`, or `shard.tar:1536+64044` with its length. So every
-//! list and every function that takes the path of an audio file also takes a part of a container.
+//! A part is written into a path, as Kaldi does it: `wav.ark:1234`, or `shard.tar:1536+64044` with its length. In a
+//! compressed page, `a.parquet:4096+81920.snappy.131072:300+64044`, the page comes first. So every list and every function
+//! that takes the path of an audio file also takes a part of a container.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::open::{open_regular_file, regular_file_metadata};
+use super::page::{PackedPage, PageSlice, number};
 
 /// Bytes of one audio file: a whole file, or a part of a container file.
 ///
@@ -40,6 +42,15 @@ pub enum AudioPart {
         /// container.
         length: Option<u64>,
     },
+    /// Consecutive bytes of a compressed page of the container, as in Parquet.
+    Page {
+        /// Page in the container.
+        page: PackedPage,
+        /// Position of the first byte in the unpacked page.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+    },
 }
 
 impl AudioSource {
@@ -64,6 +75,7 @@ impl AudioSource {
             None => {}
             Some(AudioPart::Bytes { offset, length: None }) => path.push(format!(":{offset}")),
             Some(AudioPart::Bytes { offset, length: Some(length) }) => path.push(format!(":{offset}+{length}")),
+            Some(AudioPart::Page { page, offset, length }) => path.push(format!(":{page}:{offset}+{length}")),
         }
         path.into()
     }
@@ -74,7 +86,10 @@ impl AudioSource {
     /// When the file does not exist or is no regular file, or when it ends before the part.
     pub fn metadata(&self) -> io::Result<Metadata> {
         let metadata = regular_file_metadata(&self.file)?;
-        self.range(metadata.len())?;
+        match self.part {
+            Some(AudioPart::Page { page, offset, length }) => page.check(metadata.len(), offset, length)?,
+            _ => drop(self.range(metadata.len())?),
+        }
         Ok(metadata)
     }
 
@@ -84,7 +99,13 @@ impl AudioSource {
     /// When the file cannot be opened or is no regular file, or when it ends before the part.
     pub fn open(&self) -> io::Result<AudioReader> {
         let file = open_regular_file(&self.file)?;
-        let size = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let size = metadata.len();
+        if let Some(AudioPart::Page { page, offset, length }) = self.part {
+            page.check(size, offset, length)?;
+            let bytes = page.slice(&self.file, &file, &metadata, offset..offset + length)?;
+            return Ok(AudioReader { bytes: Bytes::Page(Cursor::new(bytes), metadata), length });
+        }
         Ok(match self.range(size)? {
             None => AudioReader { bytes: Bytes::File(file), length: size },
             Some(Range { start, length, is_bounded }) => {
@@ -126,12 +147,15 @@ struct Range {
 /// Divides a path at the last colon of its name, where a part stands behind it.
 fn split(path: &Path) -> Option<(PathBuf, AudioPart)> {
     let (name, part) = path.file_name()?.to_str()?.rsplit_once(':')?;
-    // Only numbers as `to_path` writes them, so that a path stays as it is.
-    let number = |digits: &str| digits.parse().ok().filter(|number: &u64| number.to_string() == digits);
-    let part = match part.split_once('+') {
-        None => AudioPart::Bytes { offset: number(part)?, length: None },
-        Some((offset, length)) => AudioPart::Bytes { offset: number(offset)?, length: Some(number(length)?) },
+    let (offset, length) = match part.split_once('+') {
+        None => (number(part)?, None),
+        Some((offset, length)) => (number(offset)?, Some(number(length)?)),
     };
+    let packed = length.and_then(|length| {
+        let (file, page) = name.rsplit_once(':').filter(|(file, _)| !file.is_empty())?;
+        Some((file, AudioPart::Page { page: PackedPage::parse(page)?, offset, length }))
+    });
+    let (name, part) = packed.unwrap_or((name, AudioPart::Bytes { offset, length }));
     (!name.is_empty()).then(|| (path.with_file_name(name), part))
 }
 
@@ -144,6 +168,7 @@ pub struct AudioReader {
 enum Bytes {
     File(File),
     Part(FilePart),
+    Page(Cursor<PageSlice>, Metadata),
 }
 
 impl AudioReader {
@@ -152,7 +177,7 @@ impl AudioReader {
         self.length
     }
 
-    /// Reads the metadata of the open file, or of the open container.
+    /// Reads the metadata of the open file, or of the open container. Of a page, those from before it was read.
     ///
     /// # Errors
     /// When the operating system cannot read them.
@@ -160,6 +185,7 @@ impl AudioReader {
         match &self.bytes {
             Bytes::File(file) => file.metadata(),
             Bytes::Part(part) => part.file.metadata(),
+            Bytes::Page(_, metadata) => Ok(metadata.clone()),
         }
     }
 }
@@ -169,6 +195,7 @@ impl Read for AudioReader {
         match &mut self.bytes {
             Bytes::File(file) => file.read(buffer),
             Bytes::Part(part) => part.read(buffer),
+            Bytes::Page(part, _) => part.read(buffer),
         }
     }
 }
@@ -178,6 +205,7 @@ impl Seek for AudioReader {
         match &mut self.bytes {
             Bytes::File(file) => file.seek(to),
             Bytes::Part(part) => part.seek(to),
+            Bytes::Page(part, _) => part.seek(to),
         }
     }
 }
