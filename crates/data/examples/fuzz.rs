@@ -1,4 +1,4 @@
-//! Reads hostile input for some minutes: `fuzz manifests|metadata|audio|cache [MINUTES] [SEED]`.
+//! Reads hostile input for some minutes: `fuzz manifests|metadata|containers|parquet|audio|cache [MINUTES] [SEED]`.
 //!
 //! Valid files are changed at random (bits, bytes, pieces removed, doubled or taken from other files, words of the
 //! format) and read. The report names panics with the seed of the case, the slowest case, the peak memory and the
@@ -30,12 +30,18 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let corpora: Vec<Files> = match what {
         "manifests" => vec![manifests(), lhotse()],
         "metadata" => metadata(),
+        "containers" => ["webdataset", "shar-flac", "shar-wav", "kaldi", "parquet"]
+            .map(container)
+            .into_iter()
+            .collect::<Result<_, _>>()?,
+        "parquet" => vec![container("parquet")?, container("parquet-splits/data")?, container("parquet-flawed")?],
         "audio" => audio_files()?,
         "cache" => vec![segments()?],
-        _ => return Err("usage: fuzz manifests|metadata|audio|cache [MINUTES] [SEED]".into()),
+        _ => return Err("usage: fuzz manifests|metadata|containers|parquet|audio|cache [MINUTES] [SEED]".into()),
     };
     let read: fn(&Path) = match what {
         "audio" => read_audio,
+        "containers" | "parquet" => read_container,
         "cache" => read_cache,
         _ => read_lists,
     };
@@ -125,6 +131,18 @@ fn read_lists(folder: &Path) {
     let _ = Tokenizer::from_file(folder.join("model.json"));
 }
 
+/// Reads a corpus in containers, with its audio.
+fn read_container(folder: &Path) {
+    let Ok(listing) = import(folder, &ImportOptions { audio_root: Some(folder.into()), ..ImportOptions::default() })
+    else {
+        return;
+    };
+    for entry in listing.entries {
+        let _ = audio_info(&entry.audio);
+        let _ = read_recording(&entry.audio);
+    }
+}
+
 fn read_audio(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let _ = audio_info(entry.path());
@@ -172,6 +190,18 @@ fn audio_files() -> Result<Vec<Files>, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/audio");
     let one = |name: &str| -> Result<Files, Box<dyn Error>> { Ok(vec![(name.into(), fs::read(folder.join(name))?)]) };
     ["sweep.wav", "sweep.flac", "sweep.mp3", "sweep.ogg"].into_iter().map(one).collect()
+}
+
+/// Returns the files of a corpus in containers, which other programs wrote.
+fn container(name: &str) -> Result<Files, Box<dyn Error>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/containers").join(name);
+    let mut files = Files::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        files.push((path.file_name().ok_or("a file without a name")?.to_string_lossy().into_owned(), fs::read(path)?));
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn named(files: &[(&str, &str)]) -> Files {

@@ -141,11 +141,23 @@ pub enum IssueKind {
         /// Largest number of bytes that a line, text or name of this kind may have.
         max_bytes: usize,
     },
-    /// A tar shard is damaged or cut short. What lies before the damage is used.
+    /// A shard is damaged or cut short. What lies before the damage is used.
     #[error("damaged at byte {at}, so what lies behind is lost: {problem}")]
     DamagedShard {
         /// Position of the damage in the shard.
         at: u64,
+        /// Description of the damage.
+        problem: String,
+    },
+    /// Rows of a Parquet file are damaged. The rows before the damage are used, and those of other row groups.
+    #[error("damaged at byte {at}, so rows {first} to {last} are lost: {problem}")]
+    DamagedRows {
+        /// Position of the damage in the file.
+        at: u64,
+        /// Number of the first row that is lost, counted from 1.
+        first: usize,
+        /// Number of the last row that is lost.
+        last: usize,
         /// Description of the damage.
         problem: String,
     },
@@ -282,7 +294,7 @@ impl IssueKind {
             Self::InvalidTime { .. } | Self::EndsBeforeStart { .. } => "wrong time",
             // The same name as `TooLong`: reports have always counted both together.
             Self::FieldTooLong { .. } | Self::TooLong(_) => "too long",
-            Self::DamagedShard { .. } => "damaged shard",
+            Self::DamagedShard { .. } | Self::DamagedRows { .. } => "damaged shard",
             Self::Unreadable(_) => "unreadable",
             Self::AudioFromCommand(_) => "audio made by a command",
             Self::AudioInArchive(_) => "audio in an archive",

@@ -7,6 +7,8 @@ mod utterance;
 
 mod table;
 
+mod parquet;
+
 pub mod utterances;
 
 mod import;

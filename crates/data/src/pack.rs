@@ -10,6 +10,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod parquet;
 mod record;
 mod shar;
 mod shard;
@@ -26,6 +27,7 @@ use crate::check::Progress;
 use crate::issue::{Issue, IssueKind};
 use crate::utterance::Utterance;
 use crate::utterances::Utterances;
+use parquet::ParquetShards;
 use plimsoll_audio::AudioError;
 use record::Record;
 use shar::SharWriter;
@@ -39,17 +41,20 @@ pub enum PackFormat {
     WebDataset,
     /// Shar of Lhotse: tar files with audio, and a list of cuts beside each.
     Shar,
+    /// Parquet of Hugging Face: `data/train-00000-of-00002.parquet`, with a column `audio`.
+    Parquet,
 }
 
 impl PackFormat {
     /// Every format that can be written.
-    pub const ALL: [Self; 2] = [Self::WebDataset, Self::Shar];
+    pub const ALL: [Self; 3] = [Self::WebDataset, Self::Shar, Self::Parquet];
 
     /// Returns the name of the format on a command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::WebDataset => "webdataset",
             Self::Shar => "shar",
+            Self::Parquet => "parquet",
         }
     }
 
@@ -80,7 +85,7 @@ impl PackOptions {
 pub struct Packed {
     /// Number of utterances in the shards.
     pub utterances: usize,
-    /// Shards in order: the tar files.
+    /// Shards in order: the tar files, or the Parquet files.
     pub shards: Vec<PathBuf>,
     /// Size of all shards.
     pub bytes: Bytes,
@@ -175,6 +180,7 @@ fn pack_into(
     let mut writer: Box<dyn Writer> = match options.format {
         PackFormat::WebDataset => Box::new(WebDatasetWriter::new(folder, options.shard_size)),
         PackFormat::Shar => Box::new(SharWriter::new(folder, options.shard_size)),
+        PackFormat::Parquet => Box::new(ParquetShards::new(folder, options.shard_size)),
     };
     let mut packed = Packed::default();
     for first in (0..utterances.len()).step_by(AT_ONCE) {

@@ -16,7 +16,7 @@ use crate::import::Entries;
 use crate::issue::IssueKind;
 use crate::table::Row;
 use plimsoll_audio::{
-    AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, audio_info, quick_audio_info,
+    AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, PackedPage, audio_info, quick_audio_info,
     regular_file_metadata,
 };
 
@@ -30,10 +30,8 @@ pub(super) struct AudioFiles {
 }
 
 /// Amount that is read of an audio file. The larger need counts where several utterances share a file.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
-    #[default]
-    Existence,
     /// The sample rate; the length only where it costs nothing.
     Rate,
     Length,
@@ -76,7 +74,8 @@ impl AudioFiles {
     }
 
     fn open_listed(entries: &Entries, rows: &[Row], depth: CheckDepth, progress: Progress<'_>) -> Self {
-        let mut needed: HashMap<&Path, Need> = HashMap::new();
+        // In the order of the list, in which the parts of a container stand together.
+        let (mut needed, mut places) = (Vec::<(&Path, Need)>::new(), HashMap::<&Path, usize>::new());
         for &row in rows {
             let record = entries.table().record(row);
             let need = match record.rate {
@@ -85,10 +84,13 @@ impl AudioFiles {
                 Some(_) => Need::Rate,
                 None => continue,
             };
-            let known = needed.entry(record.audio).or_default();
-            *known = need.max(*known);
+            let place = *places.entry(record.audio).or_insert(needed.len());
+            match needed.get_mut(place) {
+                Some((_, known)) => *known = need.max(*known),
+                None => needed.push((record.audio, need)),
+            }
         }
-        let exists_only = |row: &Row| needed.is_empty() || !needed.contains_key(entries.table().record(*row).audio);
+        let exists_only = |row: &Row| needed.is_empty() || !places.contains_key(entries.table().record(*row).audio);
         let listed: Vec<Row> = rows.iter().copied().filter(exists_only).collect();
         let (count, done) = (needed.len() + listed.len(), AtomicUsize::new(0));
         let step = || {
@@ -109,7 +111,7 @@ impl AudioFiles {
             found.err().map(|error| (row, audio_issue(&error)))
         };
         let faulty = listed.par_iter().map_init(KnownFile::default, find).flatten_iter().collect();
-        Self { opened: needed.par_iter().map(|(path, need)| one((path, *need))).collect(), faulty }
+        Self { opened: needed.par_iter().map(|&file| one(file)).collect(), faulty }
     }
 
     /// Returns the duration of an utterance: as listed where the file is long enough, else up to the end of the file.
@@ -180,7 +182,8 @@ impl KnownFile {
     }
 }
 
-/// Divides the path of a part of a container, `FILE:OFFSET+LENGTH`, into the container and the end of the part.
+/// Divides the path of a part of a container, `FILE:OFFSET+LENGTH`, into the container and the end of the part. A part of
+/// a compressed page ends with its page.
 fn quick_part(path: &Path) -> Option<(&Path, u64)> {
     let (file, part) = path.to_str()?.rsplit_once(':')?;
     let (offset, length) = part.split_once('+')?;
@@ -189,6 +192,12 @@ fn quick_part(path: &Path) -> Option<(&Path, u64)> {
         digits.parse::<u64>().ok().filter(|_| is_plain)
     };
     let end = number(offset)?.checked_add(number(length)?)?;
+    if let Some((container, page)) = file.rsplit_once(':')
+        && let Some(page) = PackedPage::parse(page)
+    {
+        let is_inside = end <= page.unpacked && !container.is_empty() && !container.ends_with('/');
+        return is_inside.then_some((Path::new(container), page.offset.checked_add(page.length)?));
+    }
     (!file.is_empty() && !file.ends_with('/')).then_some((Path::new(file), end))
 }
 

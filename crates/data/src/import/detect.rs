@@ -6,7 +6,7 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::lines::{JsonItems, Lines};
-use super::shards::is_shard;
+use super::shards::{PARQUET, TAR};
 use super::walk::{Walk, ending, holds_only_tables, is_audio, name};
 use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
@@ -19,7 +19,8 @@ impl Format {
     /// A file is recognized by its extension and its first lines. A folder is searched in this order, and the first
     /// match counts: a manifest; the files of Kaldi; the lists of Lhotse; a `metadata.jsonl` or `metadata.csv` with
     /// `file_name` in it or in its subfolders (Hugging Face); a `metadata.csv` with `|` (LJSpeech); the tables of
-    /// Common Voice; texts of LibriSpeech or LibriTTS anywhere below; audio files with text files; tar shards.
+    /// Common Voice; texts of LibriSpeech or LibriTTS anywhere below; audio files with text files; tar shards; Parquet
+    /// files.
     pub fn detect(path: &Path) -> Option<Self> {
         if path.is_dir() { by_lists(path).or_else(|| by_files(path)) } else { detect_file(path) }
     }
@@ -34,7 +35,8 @@ fn detect_file(file: &Path) -> Option<Format> {
         "json" => detect_json(file),
         "csv" => detect_csv(file),
         "tsv" => detect_tsv(file),
-        "tar" => Some(Format::WebDataset),
+        TAR => Some(Format::WebDataset),
+        PARQUET => Some(Format::Parquet),
         _ if whole.ends_with(librispeech::LIST) => Some(Format::LibriSpeech),
         _ => kaldi::REQUIRED.contains(&bare).then_some(Format::Kaldi),
     }
@@ -98,7 +100,7 @@ fn by_lists(folder: &Path) -> Option<Format> {
 
 /// Detects the layout of a folder from the files anywhere below it; `None` if they have no known layout.
 fn by_files(folder: &Path) -> Option<Format> {
-    let (mut audio, mut text, mut shard) = (false, false, false);
+    let (mut audio, mut text, mut shard, mut table) = (false, false, false, false);
     for file in Walk::new(folder).filter_map(Result::ok) {
         let name = name(&file);
         if name.ends_with(librispeech::LIST) {
@@ -109,12 +111,14 @@ fn by_files(folder: &Path) -> Option<Format> {
         }
         audio |= is_audio(&file);
         text |= folder::is_text(&file);
-        shard |= is_shard(&file);
+        shard |= ending(&file) == TAR;
+        table |= ending(&file) == PARQUET;
     }
     // Audio beside shards may be what they were made from, or what was unpacked.
     match (audio, text, shard) {
         (true, true, _) => Some(Format::Folder),
         (false, _, true) => Some(Format::WebDataset),
+        (false, ..) if table => Some(Format::Parquet),
         _ => None,
     }
 }

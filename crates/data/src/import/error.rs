@@ -23,12 +23,8 @@ pub enum ImportError {
         /// Layout that was given.
         format: Format,
     },
-    /// The folder holds only Parquet or Arrow tables, which cannot be read.
-    #[error(
-        "{} holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of \
-         `file_name` and `transcription`",
-        .0.display()
-    )]
+    /// The folder holds only Arrow tables, which cannot be read.
+    #[error("{} holds only Arrow tables, which are not read; save the data set with `to_parquet` of `datasets`", .0.display())]
     OnlyTables(PathBuf),
     /// The files are known, but cannot be read as a corpus.
     #[error("{} {found}; {advice}", path.display())]

@@ -25,13 +25,15 @@ pub enum Format {
     HuggingFace,
     /// WebDataset: tar shards whose members with equal names make a sample, audio with `.txt` or `.json`.
     WebDataset,
+    /// Parquet files with the bytes of audio and a text in each row, as `datasets` of Hugging Face writes them.
+    Parquet,
     /// Folder of audio files, each with a text file of equal name beside it.
     Folder,
 }
 
 impl Format {
     /// Every layout of a corpus that can be read.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Manifest,
         Self::LjSpeech,
         Self::LibriSpeech,
@@ -41,6 +43,7 @@ impl Format {
         Self::Lhotse,
         Self::HuggingFace,
         Self::WebDataset,
+        Self::Parquet,
         Self::Folder,
     ];
 
@@ -56,6 +59,7 @@ impl Format {
             Self::Lhotse => "lhotse",
             Self::HuggingFace => "huggingface",
             Self::WebDataset => "webdataset",
+            Self::Parquet => "parquet",
             Self::Folder => "folder",
         }
     }
@@ -77,6 +81,9 @@ impl Format {
             Self::Lhotse => "*cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz",
             Self::HuggingFace => "metadata.jsonl or metadata.csv with `file_name`",
             Self::WebDataset => "tar files, or a pattern such as `train-{000..012}.tar`",
+            Self::Parquet => {
+                "Parquet files, or a pattern such as `data/train-*.parquet`, with columns `audio` and `text`"
+            }
             Self::Folder => "audio files with .txt or .lab files of the same name",
         }
     }

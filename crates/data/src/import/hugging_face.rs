@@ -9,6 +9,8 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::lines::Lines;
+use super::parquet;
+use super::shards::{PARQUET, shards};
 use super::walk::{children, ending, folder_of, holds_only_tables, id_of, is_table};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
@@ -29,6 +31,9 @@ const LANGUAGE: [&str; 3] = ["language", "locale", "lang"];
 /// it or in its subfolders.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let lists = lists(path);
+    if !shards(path, PARQUET).is_empty() && (lists.is_empty() || ending(path) == PARQUET) {
+        return parquet::read(builder, path);
+    }
     if lists.is_empty() || is_table(path) {
         return Err(match holds_only_tables(path) {
             true => ImportError::OnlyTables(path.into()),

@@ -1,4 +1,4 @@
-//! Import: reads the lists of a corpus in one of ten layouts into one list of utterances.
+//! Import: reads the lists of a corpus in one of eleven layouts into one list of utterances.
 //!
 //! Reading is lenient. A line that makes no sense becomes an [`Issue`](crate::Issue) with its
 //! [`SourceLocation`](crate::SourceLocation) and costs only that line; an [`ImportError`] means that the whole corpus
@@ -44,6 +44,7 @@ mod librispeech;
 mod libritts;
 mod ljspeech;
 mod manifest;
+mod parquet;
 mod webdataset;
 
 mod detect;
@@ -88,6 +89,7 @@ pub(crate) fn read_lists(path: &Path, options: &ImportOptions) -> Result<Importe
         Format::Lhotse => lhotse::read,
         Format::HuggingFace => hugging_face::read,
         Format::WebDataset => webdataset::read,
+        Format::Parquet => parquet::read,
         Format::Folder => folder::read,
     };
     read(&mut builder, path)?;

@@ -1,33 +1,49 @@
-//! Finds the shards of a corpus: the tar files of a folder, or of a pattern such as `train-{000..012}.tar`.
+//! Finds the shards of a corpus: the files of a folder, or of a pattern such as `train-{000..012}.tar` or
+//! `data/train-*.parquet`.
 
 use std::path::{Path, PathBuf};
 
-use super::walk::{Walk, ending};
+use super::walk::{Walk, children, ending, folder_of, name};
 
 /// Largest number of files of a pattern. A hundred thousand shards of a gigabyte are more than any corpus of speech.
 const MAX_SHARDS: usize = 100_000;
 
-/// Returns the shards at `path`, in order: the path itself where it is a file, the files of a pattern, which may be
-/// missing, or all tar files below a folder.
-pub(super) fn shards(path: &Path) -> Vec<PathBuf> {
+/// Extension of tar shards.
+pub(super) const TAR: &str = "tar";
+/// Extension of Parquet files.
+pub(super) const PARQUET: &str = "parquet";
+
+/// Returns the shards with an extension at `path`, in order: the path itself where it is a file, the files of a pattern
+/// (those that braces name may be missing), or all such files below a folder.
+pub(super) fn shards(path: &Path, extension: &str) -> Vec<PathBuf> {
     if path.is_dir() {
-        return Walk::new(path).filter_map(Result::ok).filter(|file| is_shard(file)).collect();
+        return Walk::new(path).filter_map(Result::ok).filter(|file| ending(file) == extension).collect();
     }
     match is_pattern(path) {
-        true => path.to_str().map(expanded).unwrap_or_default(),
+        true => {
+            let files = path.to_str().map(expanded).unwrap_or_default();
+            files.into_iter().flat_map(|file| starred(&file).unwrap_or_else(|| vec![file])).collect()
+        }
         false => vec![path.into()],
     }
 }
 
-/// Returns whether a file is a shard, judged by its extension.
-pub(super) fn is_shard(file: &Path) -> bool {
-    ending(file) == "tar"
+/// Returns whether a path names several shards by braces or a star, and not a file whose name has them.
+pub(super) fn is_pattern(path: &Path) -> bool {
+    let is_pattern = path.to_str().is_some_and(|text| first_brace(text).is_some() || name(path).contains('*'));
+    is_pattern && [TAR, PARQUET].contains(&&*ending(path)) && !path.exists()
 }
 
-/// Returns whether a path names several shards by braces, and not a file whose name has braces.
-pub(super) fn is_pattern(path: &Path) -> bool {
-    let is_pattern = path.to_str().is_some_and(|text| first_brace(text).is_some());
-    is_pattern && is_shard(path) && !path.exists()
+/// Returns the files that a name with a star stands for, in order; `None` for a name without a star.
+fn starred(file: &Path) -> Option<Vec<PathBuf>> {
+    let pattern = name(file);
+    let (before, after) = pattern.split_once('*')?;
+    let fits = |child: &PathBuf| {
+        let child = name(child);
+        child.strip_prefix(before).is_some_and(|rest| rest.ends_with(after))
+    };
+    let folder = folder_of(file);
+    Some(children(folder).unwrap_or_default().into_iter().filter(fits).collect())
 }
 
 /// Returns all paths of a pattern with braces: `{a,b}` stands for each of its parts, `{08..12}` for each number with as
@@ -85,5 +101,22 @@ mod tests {
             assert_eq!(names(same), [same]);
         }
         assert!(names("{0..999}{0..999}.tar").is_empty());
+    }
+
+    #[test]
+    fn a_star_stands_for_the_files_that_exist() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for name in ["train-1.parquet", "train-0.parquet", "test-0.parquet", "train-0.tar", "train.parquet"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = |pattern: &str| -> Vec<String> {
+            let path = folder.path().join(pattern);
+            assert!(is_pattern(&path) || !pattern.contains('*'));
+            shards(&path, PARQUET).iter().map(|file| name(file)).collect()
+        };
+        assert_eq!(found("train-*.parquet"), ["train-0.parquet", "train-1.parquet"]);
+        assert_eq!(found("{test,train}-*.parquet"), ["test-0.parquet", "train-0.parquet", "train-1.parquet"]);
+        assert!(found("dev-*.parquet").is_empty());
+        assert_eq!(found("").len(), 4);
     }
 }

@@ -7,6 +7,7 @@ mod good;
 mod hostile;
 mod lhotse;
 mod mutated;
+mod parquet;
 mod pieces;
 mod places;
 

@@ -105,13 +105,13 @@ impl Iterator for Walk {
     }
 }
 
-/// Returns whether `path` contains Parquet or Arrow tables, and no audio files.
+/// Returns whether `path` contains Arrow tables, and no audio files.
 pub(super) fn holds_only_tables(path: &Path) -> bool {
     let files = || Walk::new(path).filter_map(Result::ok);
     files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
 }
 
-/// Returns whether a file is a Parquet or Arrow table, judged by its extension.
+/// Returns whether a file is an Arrow table, judged by its extension.
 pub(super) fn is_table(file: &Path) -> bool {
-    ["parquet", "arrow"].contains(&ending(file).as_str())
+    ending(file) == "arrow"
 }

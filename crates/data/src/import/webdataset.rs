@@ -14,7 +14,7 @@ use super::format::Format;
 use super::json::Object;
 use super::lines::MAX_LINE_BYTES;
 use super::listing::OWN_ID;
-use super::shards::shards;
+use super::shards::{TAR, shards};
 use super::tar_members::TarMembers;
 use super::walk::{ending, is_audio, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
@@ -33,7 +33,7 @@ const TEXTS: [&str; 4] = ["txt", "lab", "json", "cls"];
 /// Adds the utterances of tar shards to `builder`. `path` is a shard, a folder of shards, or a pattern such as
 /// `train-{000..012}.tar`.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
-    let shards = shards(path);
+    let shards = shards(path, TAR);
     if shards.is_empty() {
         return Err(ImportError::WrongFormat { path: path.into(), format: Format::WebDataset });
     }

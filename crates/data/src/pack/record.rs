@@ -54,7 +54,7 @@ fn is_whole(utterance: &Utterance, info: &AudioInfo) -> bool {
 /// Whether the readers of a format get the same samples from the file.
 fn can_be_copied(info: &AudioInfo, format: PackFormat) -> bool {
     match format {
-        PackFormat::WebDataset => true,
+        PackFormat::WebDataset | PackFormat::Parquet => true,
         // A cut of Lhotse is one channel, and has an exact number of samples, which decoders of MP3 disagree about.
         PackFormat::Shar => info.channels == 1 && matches!(info.kind, AudioKind::Wav | AudioKind::Flac),
     }

@@ -24,7 +24,7 @@ pub(crate) enum DataCommand {
     Bench(BenchArgs),
     /// Show and check the features that are cached on disk, or delete them
     Cache(CacheArgs),
-    /// Write a corpus into tar shards, of WebDataset or Lhotse Shar, which are read without unpacking
+    /// Write a corpus into shards, of WebDataset, Lhotse Shar or Parquet, which are read without unpacking
     Pack(PackArgs),
     /// Cut a long recording with its known text into utterances to train on, and leave out what it does not say
     Segment(SegmentArgs),
@@ -37,7 +37,7 @@ pub(crate) struct CorpusArgs {
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
     /// Layout of the corpus: manifest (JSON lines or an array, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
-    /// huggingface, webdataset, or folder (audio files with a text file beside each). Default: detected.
+    /// huggingface, webdataset, parquet, or folder (audio files with a text file beside each). Default: detected.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Folder that relative audio paths start from. Default: the folder of the list.
@@ -187,7 +187,7 @@ pub(crate) struct PackArgs {
     /// Folder for the shards; it must not exist.
     #[arg(long, value_name = "DIR")]
     pub(super) out: PathBuf,
-    /// Format of the shards: webdataset or shar.
+    /// Format of the shards: webdataset, shar or parquet.
     #[arg(long, value_name = "FORMAT", default_value = "webdataset")]
     pub(super) to: String,
     /// Size of a shard, such as 512MiB, at least 64KiB; the last can be smaller.

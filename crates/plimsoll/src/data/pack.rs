@@ -1,4 +1,4 @@
-//! `plimsoll data pack`: writes a corpus into tar shards.
+//! `plimsoll data pack`: writes a corpus into shards.
 
 use std::process::ExitCode;
 

@@ -183,7 +183,7 @@ fn models_are_written_compressed_and_count_unknown_words() {
 #[test]
 fn a_packed_corpus_trains_to_the_same_weights() {
     let dir = trained();
-    for format in ["webdataset", "shar"] {
+    for format in ["webdataset", "shar", "parquet"] {
         let out = format!("shards-{format}");
         let args = ["data", "pack", CORPUS, "--out", &out, "--to", format, "--shard-size", "1MiB", "--json"];
         let packed = json(&dir, &args);

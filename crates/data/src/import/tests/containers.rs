@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::*;
 use crate::{IssueKind, Manifest};
 
-fn folder() -> PathBuf {
+pub(super) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/containers")
 }
 
@@ -21,7 +21,7 @@ fn read(name: &str) -> Manifest {
 }
 
 /// Compares a manifest with all utterances that the libraries wrote.
-fn check_against_expected(name: &str, manifest: &Manifest) {
+pub(super) fn check_against_expected(name: &str, manifest: &Manifest) {
     assert!(manifest.issues.is_empty(), "{name}: {:?}", manifest.issues);
     let expected = fs::read_to_string(folder().join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&expected).unwrap();
@@ -195,13 +195,14 @@ proptest! {
     fn damaged_containers_never_panic(
         name in prop::sample::select(vec![
             "webdataset/train-000.tar", "shar-flac/recording.000000.tar", "kaldi/wav.ark", "kaldi/wav.scp",
+            "parquet-splits/data/train-00000-of-00002.parquet",
         ]),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         end in any::<prop::sample::Index>(), is_cut in any::<bool>(),
     ) {
         let copy = TempDir::new().unwrap();
         let corpus = Path::new(name).parent().unwrap();
-        fs::create_dir(copy.path().join(corpus)).unwrap();
+        fs::create_dir_all(copy.path().join(corpus)).unwrap();
         for file in fs::read_dir(folder().join(corpus)).unwrap().map(|file| file.unwrap().path()) {
             fs::copy(&file, copy.path().join(corpus).join(file.file_name().unwrap())).unwrap();
         }

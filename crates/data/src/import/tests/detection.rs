@@ -43,16 +43,16 @@ fn an_unreadable_corpus_says_what_was_looked_for() {
     let default = ImportOptions::default();
     let mut all = vec![
         seen(&[("a.wav", b"")], &default),
-        seen(&[("data/train-00000.parquet", b"PAR1")], &default),
-        seen(&[("data/train-00000.parquet", b"PAR1")], &as_format(Format::HuggingFace)),
+        seen(&[("data/train-00000.arrow", b"ARROW1")], &default),
+        seen(&[("data/train-00000.arrow", b"ARROW1")], &as_format(Format::HuggingFace)),
         seen(&[("manifest.jsonl", b" \n\n")], &default),
         seen_at(Path::new("no/such"), Path::new("?"), &default),
     ];
     all.extend(Format::ALL.map(|format| seen(&[("x.md", b"")], &as_format(format))));
     insta::assert_snapshot!(all.concat(), @r#"
-    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines or an array with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); tar files, or a pattern such as `train-{000..012}.tar` (`webdataset`); audio files with .txt or .lab files of the same name (`folder`)
-    CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
-    CORPUS holds only Parquet or Arrow tables, which are not read; save the audio as files with a metadata.csv of `file_name` and `transcription`
+    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines or an array with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); tar files, or a pattern such as `train-{000..012}.tar` (`webdataset`); Parquet files, or a pattern such as `data/train-*.parquet`, with columns `audio` and `text` (`parquet`); audio files with .txt or .lab files of the same name (`folder`)
+    CORPUS holds only Arrow tables, which are not read; save the data set with `to_parquet` of `datasets`
+    CORPUS holds only Arrow tables, which are not read; save the data set with `to_parquet` of `datasets`
     CORPUS lists no utterance
     corpus no/such does not exist
     CORPUS is not of the format `manifest`, which has manifest.jsonl, or JSON lines or an array with `audio_filepath`
@@ -64,6 +64,7 @@ fn an_unreadable_corpus_says_what_was_looked_for() {
     CORPUS is not of the format `lhotse`, which has *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz
     CORPUS is not of the format `huggingface`, which has metadata.jsonl or metadata.csv with `file_name`
     CORPUS is not of the format `webdataset`, which has tar files, or a pattern such as `train-{000..012}.tar`
+    CORPUS is not of the format `parquet`, which has Parquet files, or a pattern such as `data/train-*.parquet`, with columns `audio` and `text`
     CORPUS is not of the format `folder`, which has audio files with .txt or .lab files of the same name
     "#);
 }

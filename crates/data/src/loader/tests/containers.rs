@@ -38,7 +38,13 @@ fn shards_give_the_batches_of_their_files() {
 #[test]
 fn a_shard_that_disappears_ends_nothing() {
     let folder = TempDir::new().unwrap();
-    let (shards, dataset) = packed(&folder, PackFormat::WebDataset);
+    for format in PackFormat::ALL {
+        lose_a_shard(&folder, format);
+    }
+}
+
+fn lose_a_shard(folder: &TempDir, format: PackFormat) {
+    let (shards, dataset) = packed(folder, format);
     assert!(shards.len() > 3, "{}", shards.len());
     // One failure may happen in an epoch.
     let config = LoaderConfig { unreadable_share: 0.01, prefetch: NonZeroUsize::new(1), ..train(1, 4) };
@@ -58,9 +64,14 @@ fn a_shard_that_disappears_ends_nothing() {
 #[test]
 fn a_run_resumed_at_fifty_random_positions_has_the_same_order() {
     let folder = TempDir::new().unwrap();
-    let (_, dataset) = packed(&folder, PackFormat::WebDataset);
+    for format in PackFormat::ALL {
+        resume_fifty_times(&packed(&folder, format).1);
+    }
+}
+
+fn resume_fifty_times(dataset: &Arc<Dataset>) {
     let config = train(2, 20);
-    let whole = batches(&dataset, &config, Position::default());
+    let whole = batches(dataset, &config, Position::default());
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(50));
     runner
         .run(&(0..whole.len()), |done| {

@@ -1,0 +1,220 @@
+//! The end of a Parquet file: its columns, and where their values lie.
+
+use plimsoll_audio::PageCompression;
+
+use super::thrift::Reader;
+
+/// What a file says about itself.
+#[derive(Debug, Default)]
+pub(super) struct Footer {
+    pub(super) leaves: Vec<Leaf>,
+    pub(super) groups: Vec<RowGroup>,
+    /// Rows of all groups, as the file says.
+    pub(super) rows: u64,
+    /// Facts for programs by name, such as `huggingface`.
+    pub(super) facts: Vec<(String, String)>,
+}
+
+/// Column with values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leaf {
+    /// Names from the outermost on: `["audio", "bytes"]`.
+    pub(crate) path: Vec<String>,
+    pub(crate) kind: Kind,
+    /// Definition level of a value that is there. A value is null below it.
+    pub(super) defined: u8,
+    /// Whether a row may have several values.
+    pub(crate) is_list: bool,
+    /// Index among the columns of a row group.
+    pub(super) index: usize,
+}
+
+/// Type of the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    I32,
+    I64,
+    F32,
+    F64,
+    Bytes,
+    Other,
+}
+
+/// Rows that are stored together.
+#[derive(Debug)]
+pub(super) struct RowGroup {
+    pub(super) rows: u64,
+    pub(super) chunks: Vec<Chunk>,
+}
+
+/// Values of one column in one row group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chunk {
+    pub(super) codec: Codec,
+    pub(super) values: u64,
+    pub(super) start: u64,
+    pub(super) length: u64,
+    /// Whether the values are in another file.
+    pub(super) is_elsewhere: bool,
+}
+
+/// How pages are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Codec {
+    #[default]
+    None,
+    Packed(PageCompression),
+    Unknown(&'static str),
+}
+
+impl Codec {
+    fn from_number(number: i64) -> Self {
+        match number {
+            0 => Self::None,
+            1 => Self::Packed(PageCompression::Snappy),
+            2 => Self::Packed(PageCompression::Gzip),
+            6 => Self::Packed(PageCompression::Zstd),
+            3 => Self::Unknown("LZO"),
+            4 => Self::Unknown("Brotli"),
+            5 | 7 => Self::Unknown("LZ4"),
+            _ => Self::Unknown("a compression of an unknown number"),
+        }
+    }
+}
+
+/// Node of the tree of columns, as written: a node is followed by its children.
+struct Node {
+    name: String,
+    kind: Option<Kind>,
+    /// 0 for a value that is always there, 1 for one that may be null, 2 for a list.
+    repetition: i64,
+    children: u64,
+}
+
+impl Footer {
+    /// Reads the footer. `None` if it makes no sense.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let (mut nodes, mut footer) = (Vec::new(), Self::default());
+        Reader::new(bytes).structure(|reader, field| {
+            match field.id {
+                2 => reader.list(|reader| node(reader).map(|node| nodes.push(node)))?,
+                3 => footer.rows = reader.count()?,
+                4 => reader.list(|reader| group(reader).map(|group| footer.groups.push(group)))?,
+                5 => reader.list(|reader| fact(reader).map(|fact| footer.facts.push(fact)))?,
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        let mut nodes = nodes.into_iter();
+        let root = nodes.next()?;
+        for _ in 0..root.children {
+            add_leaves(&mut nodes, &[], (0, false), &mut footer.leaves)?;
+        }
+        let is_whole = footer.groups.iter().all(|group| group.chunks.len() == footer.leaves.len());
+        is_whole.then_some(footer)
+    }
+}
+
+/// Largest depth of columns in each other.
+const MAX_DEPTH: usize = 32;
+
+fn add_leaves(
+    nodes: &mut impl Iterator<Item = Node>,
+    above: &[String],
+    (defined, is_list): (u8, bool),
+    leaves: &mut Vec<Leaf>,
+) -> Option<()> {
+    let node = nodes.next().filter(|_| above.len() < MAX_DEPTH)?;
+    let path = [above, &[node.name]].concat();
+    let (defined, is_list) = (defined + u8::from(node.repetition != 0), is_list || node.repetition == 2);
+    match node.kind {
+        Some(kind) => leaves.push(Leaf { path, kind, defined, is_list, index: leaves.len() }),
+        None => {
+            for _ in 0..node.children {
+                add_leaves(nodes, &path, (defined, is_list), leaves)?;
+            }
+        }
+    }
+    Some(())
+}
+
+fn node(reader: &mut Reader<'_>) -> Option<Node> {
+    let mut node = Node { name: String::new(), kind: None, repetition: 0, children: 0 };
+    reader.structure(|reader, field| {
+        match field.id {
+            1 => {
+                node.kind = Some(match reader.number()? {
+                    1 => Kind::I32,
+                    2 => Kind::I64,
+                    4 => Kind::F32,
+                    5 => Kind::F64,
+                    6 => Kind::Bytes,
+                    _ => Kind::Other,
+                });
+            }
+            3 => node.repetition = reader.number()?,
+            4 => node.name = reader.text()?.to_owned(),
+            5 => node.children = reader.count()?,
+            _ => return Some(false),
+        }
+        Some(true)
+    })?;
+    Some(node)
+}
+
+fn group(reader: &mut Reader<'_>) -> Option<RowGroup> {
+    let mut group = RowGroup { rows: 0, chunks: Vec::new() };
+    reader.structure(|reader, field| {
+        match field.id {
+            1 => reader.list(|reader| chunk(reader).map(|chunk| group.chunks.push(chunk)))?,
+            3 => group.rows = reader.count()?,
+            _ => return Some(false),
+        }
+        Some(true)
+    })?;
+    Some(group)
+}
+
+fn chunk(reader: &mut Reader<'_>) -> Option<Chunk> {
+    let mut chunk = Chunk::default();
+    reader.structure(|reader, field| {
+        match field.id {
+            1 => chunk.is_elsewhere = !reader.binary()?.is_empty(),
+            3 => chunk_facts(reader, &mut chunk)?,
+            _ => return Some(false),
+        }
+        Some(true)
+    })?;
+    Some(chunk)
+}
+
+fn chunk_facts(reader: &mut Reader<'_>, chunk: &mut Chunk) -> Option<()> {
+    let (mut data, mut dictionary) = (0, None);
+    reader.structure(|reader, field| {
+        match field.id {
+            4 => chunk.codec = Codec::from_number(reader.number()?),
+            5 => chunk.values = reader.count()?,
+            7 => chunk.length = reader.count()?,
+            9 => data = reader.count()?,
+            // Old writers put 0 where there is no dictionary.
+            11 => dictionary = Some(reader.count()?).filter(|&place| place > 0),
+            _ => return Some(false),
+        }
+        Some(true)
+    })?;
+    chunk.start = dictionary.map_or(data, |dictionary: u64| dictionary.min(data));
+    Some(())
+}
+
+fn fact(reader: &mut Reader<'_>) -> Option<(String, String)> {
+    let mut fact = (String::new(), String::new());
+    reader.structure(|reader, field| {
+        match field.id {
+            1 => fact.0 = String::from_utf8_lossy(reader.binary()?).into_owned(),
+            2 => fact.1 = String::from_utf8_lossy(reader.binary()?).into_owned(),
+            _ => return Some(false),
+        }
+        Some(true)
+    })?;
+    Some(fact)
+}
