@@ -155,7 +155,8 @@ impl Checked {
     /// Adds the entries whose audio files are long enough.
     fn add_found(&mut self, mut found: Vec<Row>, entries: Entries, options: &CheckOptions<'_>, progress: Progress<'_>) {
         let table = entries.table();
-        for resampled in found.iter().filter_map(|&row| table.record(row).resampled) {
+        let with_rates = if table.has_rates() { &*found } else { &[] };
+        for resampled in with_rates.iter().filter_map(|&row| table.record(row).resampled) {
             *self.resampled.entry(resampled).or_default() += 1;
         }
         let mut decoded = match options.depth {

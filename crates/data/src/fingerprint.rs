@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::sync::OnceLock;
 
-use plimsoll_core::{SampleId, Seconds};
+use plimsoll_core::SampleId;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::store::KeyBuilder;
+use crate::store::{KeyBuilder, StoreKey, write_key_part};
 use crate::utterances::{UtteranceRef, Utterances};
 
 /// Content of the utterances of a run, in the order in which batches are made of them: ids, texts, times, speakers and
@@ -42,7 +42,8 @@ impl CorpusFingerprint {
         let sides = vec![(training.clone(), false), (validation.part(order), true)];
         let mut sums = Vec::with_capacity(training.len() + validation.len());
         for (side, _) in &sides {
-            sums.par_extend((0..side.len()).into_par_iter().map(|index| sum(side.get(index))));
+            let sum_of = |bytes: &mut Vec<u8>, index| sum(side.get(index), bytes);
+            sums.par_extend((0..side.len()).into_par_iter().map_init(Vec::new, sum_of));
         }
         Self { sides, sums, summary: OnceLock::new() }
     }
@@ -90,13 +91,15 @@ impl CorpusFingerprint {
     /// # Errors
     /// When `out` cannot be written.
     pub fn write_lines(&self, mut out: impl Write) -> io::Result<()> {
+        let mut lines = Vec::with_capacity(2 * LINES_BYTES);
         for (id, sum, held_out) in self.entries() {
-            let sum = hexadecimal(sum);
-            let sum = String::from_utf8_lossy(&sum);
-            serde_json::to_writer(&mut out, &Entry { id: id.into(), sum, held_out })?;
-            out.write_all(b"\n")?;
+            write_line(&mut lines, id, sum, held_out)?;
+            if lines.len() >= LINES_BYTES {
+                out.write_all(&lines)?;
+                lines.clear();
+            }
         }
-        Ok(())
+        out.write_all(&lines)
     }
 
     /// Parses what [`to_lines`](Self::to_lines) formats; `None` if `text` is something else.
@@ -113,12 +116,8 @@ impl CorpusFingerprint {
         let (mut side, mut is_held) = (Vec::new(), false);
         let mut ids = Utterances::builder();
         while lines.read_until(b'\n', &mut line)? > 0 {
-            let entry = std::str::from_utf8(&line).ok().and_then(|line| serde_json::from_str::<Entry<'_>>(line).ok());
-            let Some(Entry { id, sum, held_out }) = entry else { return Ok(None) };
-            let Some(sum) = u64::from_str_radix(&sum, 16).ok().filter(|number| sum.as_bytes() == hexadecimal(*number))
-            else {
-                return Ok(None);
-            };
+            let entry = std::str::from_utf8(&line).ok().and_then(|line| usual_line(line).or_else(|| any_line(line)));
+            let Some((id, sum, held_out)) = entry else { return Ok(None) };
             if held_out != is_held {
                 side.push((std::mem::take(&mut ids).finish(), is_held));
                 is_held = held_out;
@@ -180,25 +179,76 @@ impl PartialEq for CorpusFingerprint {
     }
 }
 
-/// Computes the hash of everything besides the id and the path of the audio.
-fn sum(utterance: UtteranceRef<'_>) -> u64 {
+/// Computes the hash of everything besides the id and the path of the audio. `bytes` is memory to work in.
+fn sum(utterance: UtteranceRef<'_>, bytes: &mut Vec<u8>) -> u64 {
     let UtteranceRef { id: _, audio: _, offset, duration, text, speaker, language } = utterance;
-    let bits = |time: Seconds| time.0.to_bits().to_le_bytes();
-    let mut name = Vec::with_capacity(64);
-    let mut key = KeyBuilder::default();
-    key.add(text.as_bytes());
-    key.add(&bits(offset));
-    key.add(&bits(duration));
-    for part in [speaker, language] {
-        name.clear();
-        // A missing name differs from an empty one.
-        if let Some(part) = part {
-            name.push(b'=');
-            name.extend_from_slice(part.as_bytes());
-        }
-        key.add(&name);
+    bytes.clear();
+    write_key_part(bytes, text.as_bytes());
+    for time in [offset, duration] {
+        write_key_part(bytes, &time.0.to_bits().to_le_bytes());
     }
-    key.finish().short_bits()
+    for part in [speaker, language] {
+        // A missing name differs from an empty one.
+        let start = bytes.len();
+        write_key_part(bytes, if part.is_some() { b"=" } else { b"" });
+        if let Some(part) = part {
+            bytes.extend_from_slice(part.as_bytes());
+            bytes[start..start + 8].copy_from_slice(&(1 + part.len() as u64).to_le_bytes());
+        }
+    }
+    StoreKey::from_written(bytes).short_bits()
+}
+
+/// Number of bytes of lines that are written at a time.
+const LINES_BYTES: usize = 1 << 16;
+
+/// What stands in a line around the id, the sum and the side.
+const BEFORE_ID: &str = "{\"id\":\"";
+const BEFORE_SUM: &str = "\",\"sum\":\"";
+const BEFORE_SIDE: &str = "\",\"held_out\":";
+
+/// Whether JSON writes a text as it is.
+fn is_plain(text: &str) -> bool {
+    text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
+}
+
+fn write_line(lines: &mut Vec<u8>, id: &str, sum: u64, held_out: bool) -> io::Result<()> {
+    let sum = hexadecimal(sum);
+    if is_plain(id) {
+        let side = if held_out { "true}" } else { "false}" };
+        let parts: [&[u8]; 6] =
+            [BEFORE_ID.as_bytes(), id.as_bytes(), BEFORE_SUM.as_bytes(), &sum, BEFORE_SIDE.as_bytes(), side.as_bytes()];
+        parts.into_iter().for_each(|part| lines.extend_from_slice(part));
+    } else {
+        let sum = String::from_utf8_lossy(&sum);
+        serde_json::to_writer(&mut *lines, &Entry { id: id.into(), sum, held_out })?;
+    }
+    lines.push(b'\n');
+    Ok(())
+}
+
+/// Reads a line that is written as [`write_line`] writes most; `None` for any other line.
+fn usual_line(line: &str) -> Option<(Cow<'_, str>, u64, bool)> {
+    let line = line.strip_prefix(BEFORE_ID)?.strip_suffix("}\n")?;
+    let (line, held_out) = match line.strip_suffix("false") {
+        Some(line) => (line, false),
+        None => (line.strip_suffix("true")?, true),
+    };
+    let line = line.strip_suffix(BEFORE_SIDE)?;
+    let (line, digits) = line.split_at_checked(line.len().checked_sub(16)?)?;
+    let id = line.strip_suffix(BEFORE_SUM).filter(|id| is_plain(id))?;
+    Some((id.into(), number(digits)?, held_out))
+}
+
+/// Reads any line.
+fn any_line(line: &str) -> Option<(Cow<'_, str>, u64, bool)> {
+    let Entry { id, sum, held_out } = serde_json::from_str(line).ok()?;
+    Some((id, number(&sum)?, held_out))
+}
+
+/// Reads sixteen hexadecimal digits.
+fn number(digits: &str) -> Option<u64> {
+    u64::from_str_radix(digits, 16).ok().filter(|number| digits.as_bytes() == hexadecimal(*number))
 }
 
 /// Writes a number in sixteen hexadecimal digits.
@@ -212,6 +262,7 @@ fn hexadecimal(number: u64) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::Seconds;
     use proptest::prelude::*;
 
     use super::*;

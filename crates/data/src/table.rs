@@ -78,6 +78,8 @@ pub(crate) struct Table {
     durations: Vec<f64>,
     voices: Vec<Voice>,
     names: Names,
+    /// Whether a record gives a sample rate.
+    has_rates: bool,
 }
 
 /// Many utterances of one piece of a list, made by a thread.
@@ -134,6 +136,7 @@ impl Table {
         language: Option<&str>,
     ) -> Row {
         let position = self.records.append(|bytes| record.write(bytes));
+        self.has_rates |= record.rate.is_some() || record.resampled.is_some();
         let voice = self.names.voice(speaker, language);
         self.push_row(position, SampleId::from_name(record.id), duration.map_or(f64::NAN, |time| time.0), voice)
     }
@@ -147,11 +150,15 @@ impl Table {
         row
     }
 
-    /// Adds the records of a piece. Its utterances follow with [`push_piece_row`](Self::push_piece_row).
+    /// Returns whether a record may give a sample rate, of its file or of a reduced one.
+    pub(crate) fn has_rates(&self) -> bool {
+        self.has_rates
+    }
+
+    /// Adds the records of a piece, none of which gives a sample rate. Its utterances follow with
+    /// [`push_piece_row`](Self::push_piece_row).
     pub(crate) fn add_piece(&mut self, records: Vec<u8>, names: &Names) -> AddedPiece {
-        let voices =
-            (0..names.len() as Voice).map(|voice| self.names.voice(names.speaker(voice), names.language(voice)));
-        let voices = voices.collect();
+        let voices = self.names.add_all(names);
         AddedPiece { start: self.records.push_block(records), voices }
     }
 

@@ -77,6 +77,10 @@ impl AudioFiles {
         // In the order of the list, in which the parts of a container stand together.
         let (mut needed, mut places) = (Vec::<(&Path, Need)>::new(), HashMap::<&Path, usize>::new());
         for &row in rows {
+            // To read all records of a long list takes seconds.
+            if depth == CheckDepth::Exists && !entries.table().has_rates() && entries.table().duration(row).is_some() {
+                continue;
+            }
             let record = entries.table().record(row);
             let need = match record.rate {
                 _ if depth > CheckDepth::Exists => Need::Length,

@@ -70,11 +70,6 @@ impl ParsedPiece {
     pub(super) fn add_other(&mut self, line: usize, draft: Result<Draft, Issue>) {
         self.others.push((self.lines.len(), line, draft));
     }
-
-    /// Frees the memory that is reserved and not used.
-    pub(super) fn shrink(&mut self) {
-        self.piece.records.shrink_to_fit();
-    }
 }
 
 /// Import whose utterances are in a table.
@@ -92,6 +87,11 @@ impl<'a> ListingBuilder<'a> {
     pub(super) fn new(format: Format, path: &Path, options: &'a ImportOptions) -> Self {
         let root = if path.is_dir() { path } else { folder_of(path) }.to_path_buf();
         Self { root, format, options, entries: Entries::default(), duplicates: vec![], issues: vec![], more_issues: 0 }
+    }
+
+    /// Makes room for a number of utterances.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.entries.reserve(count);
     }
 
     /// Returns the options of the import.
@@ -222,6 +222,7 @@ impl<'a> ListingBuilder<'a> {
     ) {
         let ParsedPiece { piece: Piece { records, rows, names }, lines, others } = parsed;
         let added = self.entries.add_piece(records, &names);
+        let number = self.entries.file(file);
         let mut others = others.into_iter().peekable();
         let last = (rows.len(), None);
         let rows = rows.iter().zip(&lines).map(Some).enumerate();
@@ -233,7 +234,7 @@ impl<'a> ListingBuilder<'a> {
                 }
             }
             let Some((row, &line)) = row else { continue };
-            if let Err(repeated) = self.entries.push_piece_row(&added, row, (file, line as usize)) {
+            if let Err(repeated) = self.entries.push_piece_row(&added, row, (number, line)) {
                 self.add_duplicate(repeated);
             }
         }

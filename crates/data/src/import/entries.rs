@@ -40,19 +40,31 @@ impl Entries {
         Ok(())
     }
 
+    /// Makes room for a number of utterances.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.table.reserve(count);
+        self.places.reserve_exact(count);
+        self.ids.reserve(&self.table, count);
+    }
+
     /// Adds the records of a piece. Its utterances follow with [`push_piece_row`](Self::push_piece_row).
     pub(crate) fn add_piece(&mut self, records: Vec<u8>, names: &Names) -> AddedPiece {
         self.table.add_piece(records, names)
     }
 
-    /// Adds an utterance of a piece, listed in a line of `file`.
+    /// Returns the number of a file of a list.
+    pub(super) fn file(&mut self, file: &Path) -> u32 {
+        self.files.place_in(file, None).0
+    }
+
+    /// Adds an utterance of a piece, listed in a line of the file with a number.
     pub(crate) fn push_piece_row(
         &mut self,
         piece: &AddedPiece,
         row: &PieceRow,
-        (file, line): (&Path, usize),
+        (file, line): (u32, u32),
     ) -> Result<(), (SourceLocation, Box<Entry>)> {
-        let place = self.files.place_in(file, Some(line));
+        let place = (file, line.min(WHOLE_FILE - 1));
         let new = self.table.push_piece_row(piece, row);
         match self.ids.find(&self.table, row.sample, self.table.id(new)) {
             Some(earlier) => {
@@ -240,14 +252,23 @@ impl IdIndex {
     fn insert(&mut self, table: &Table, row: Row) {
         self.count += 1;
         if self.count > self.slots.len() / 4 * 3 {
-            let size = (self.slots.len() * 2).max(64);
-            for row in
-                std::mem::replace(&mut self.slots, vec![0; size]).into_iter().filter_map(|row| row.checked_sub(1))
-            {
-                self.place(table, row);
-            }
+            self.resize(table, (self.slots.len() * 2).max(64));
         }
         self.place(table, row);
+    }
+
+    /// Makes room for a number of rows.
+    fn reserve(&mut self, table: &Table, count: usize) {
+        let size = (count / 3 * 4 + 64).next_power_of_two();
+        if size > self.slots.len() {
+            self.resize(table, size);
+        }
+    }
+
+    fn resize(&mut self, table: &Table, size: usize) {
+        for row in std::mem::replace(&mut self.slots, vec![0; size]).into_iter().filter_map(|row| row.checked_sub(1)) {
+            self.place(table, row);
+        }
     }
 
     fn place(&mut self, table: &Table, row: Row) {

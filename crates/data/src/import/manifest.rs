@@ -57,6 +57,7 @@ fn read_items(builder: &mut ListingBuilder<'_>, file: &Path, names: &Names<'_>) 
 fn read_pieces(builder: &mut ListingBuilder<'_>, file: &Path, mut pieces: Pieces, names: &Names<'_>) -> Waiting {
     let (options, mut without_duration) = (builder.options(), Vec::new());
     let (mut raw, mut parsed) = (pieces.read(), Vec::new());
+    builder.reserve(pieces.expected_lines());
     while !raw.is_empty() || !parsed.is_empty() {
         let ready = std::mem::take(&mut parsed);
         let add = || {

@@ -1,6 +1,6 @@
 //! Keys of records.
 
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 /// Key of a record: a 128-bit hash of everything that its values depend on.
 ///
@@ -10,17 +10,39 @@ pub struct StoreKey(u128);
 
 /// Builder of the key of many parts.
 #[derive(Default)]
-pub(crate) struct KeyBuilder(Xxh3Default);
+pub(crate) struct KeyBuilder {
+    /// Bytes that are not hashed yet. A hash of a few bytes at a time takes several times as long.
+    pending: Vec<u8>,
+    hash: Option<Box<Xxh3Default>>,
+}
+
+/// Number of bytes from which on they are hashed.
+const PENDING_BYTES: usize = 1 << 16;
 
 impl KeyBuilder {
     pub(crate) fn add(&mut self, part: &[u8]) {
-        self.0.update(&(part.len() as u64).to_le_bytes());
-        self.0.update(part);
+        write_key_part(&mut self.pending, part);
+        if self.pending.len() >= PENDING_BYTES {
+            self.hash.get_or_insert_default().update(&self.pending);
+            self.pending.clear();
+        }
     }
 
-    pub(crate) fn finish(self) -> StoreKey {
-        StoreKey(self.0.digest128())
+    pub(crate) fn finish(mut self) -> StoreKey {
+        match &mut self.hash {
+            None => StoreKey::from_written(&self.pending),
+            Some(hash) => {
+                hash.update(&self.pending);
+                StoreKey(hash.digest128())
+            }
+        }
     }
+}
+
+/// Appends a part of a key to bytes for [`StoreKey::from_written`].
+pub(crate) fn write_key_part(bytes: &mut Vec<u8>, part: &[u8]) {
+    bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(part);
 }
 
 impl StoreKey {
@@ -31,6 +53,11 @@ impl StoreKey {
         let mut key = KeyBuilder::default();
         parts.iter().for_each(|part| key.add(part));
         key.finish()
+    }
+
+    /// Computes the key of parts that [`write_key_part`] has written.
+    pub(crate) fn from_written(bytes: &[u8]) -> Self {
+        Self(xxh3_128(bytes))
     }
 
     /// Returns the first 64 bits of the key in hexadecimal.
@@ -49,5 +76,27 @@ impl StoreKey {
 
     pub(super) fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn keys_are_those_of_all_parts_hashed_one_by_one(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..9), repeat in 1usize..40_000,
+        ) {
+            let (mut key, mut hash) = (KeyBuilder::default(), Xxh3Default::new());
+            for part in parts.iter().cycle().take(parts.len() + if parts.len() == 1 { repeat } else { 0 }) {
+                key.add(part);
+                hash.update(&(part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+            prop_assert_eq!(key.finish(), StoreKey(hash.digest128()));
+        }
     }
 }

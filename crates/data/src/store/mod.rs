@@ -51,8 +51,8 @@ use rayon::prelude::*;
 
 pub use config::{StoreConfig, StorePrecision};
 pub use error::StoreError;
-pub(crate) use key::KeyBuilder;
 pub use key::StoreKey;
+pub(crate) use key::{KeyBuilder, write_key_part};
 pub use survey::{DamagedRecord, StoreReport, clear, survey};
 
 use folder::SegmentFile;

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::{AUDIO, TEXT};
 
+mod plain;
+
 /// Fields of one line. `read` gives them only where a slower reader, which knows all spellings, would read the same.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
@@ -30,7 +32,7 @@ pub(super) struct Times {
 impl<'a> Fields<'a> {
     /// Reads a line; `None` for a line that is written in another way, or is faulty.
     pub(super) fn read(line: &'a str) -> Option<Self> {
-        serde_json::from_str::<Line<'a>>(line).ok()?.0
+        plain::read(line).or_else(|| serde_json::from_str::<Line<'a>>(line).ok()?.0)
     }
 }
 
@@ -143,11 +145,15 @@ fn fields<'de, M: MapAccess<'de>>(mut map: M) -> Result<Option<Fields<'de>>, M::
         };
         is_usual &= place.replace(map.next_value::<Borrowed<'de>>()?.0).is_none();
     }
-    let is_time = |time: &Option<f64>| time.is_none_or(|time| time.is_finite() && time >= 0.0);
-    let (Some(audio), Some(text)) = (audio, text) else { return Ok(None) };
-    if !is_usual || !is_time(&offset) || !is_time(&duration) {
-        return Ok(None);
+    let (Some(audio), Some(text), Some(times)) = (audio, text, Times::new(offset, duration)) else { return Ok(None) };
+    Ok(is_usual.then_some(Fields { id, audio, text, speaker, language, times }))
+}
+
+impl Times {
+    /// Returns `None` for a number that is no time.
+    fn new(offset: Option<f64>, duration: Option<f64>) -> Option<Self> {
+        let is_time = |time: &Option<f64>| time.is_none_or(|time| time.is_finite() && time >= 0.0);
+        let times = Self { offset: Seconds(offset.unwrap_or_default()), duration: duration.map(Seconds) };
+        (is_time(&offset) && is_time(&duration)).then_some(times)
     }
-    let times = Times { offset: Seconds(offset.unwrap_or_default()), duration: duration.map(Seconds) };
-    Ok(Some(Fields { id, audio, text, speaker, language, times }))
 }

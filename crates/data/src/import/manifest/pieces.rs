@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use memchr::{memchr, memchr_iter, memrchr};
 use plimsoll_audio::open_regular_file;
 use plimsoll_core::SampleId;
 use rayon::prelude::*;
@@ -22,6 +23,9 @@ const PIECE_BYTES: usize = 2 << 20;
 /// Reader of a file in pieces of whole lines.
 pub(super) struct Pieces {
     file: File,
+    /// Bytes of the file, and those that are read.
+    size: u64,
+    read: u64,
     /// Number of lines before the next piece.
     lines: usize,
     /// Beginning of a line whose end is not read.
@@ -51,7 +55,18 @@ impl Pieces {
         }
         let first = &first[..count];
         let first = first.strip_prefix("\u{feff}".as_bytes()).unwrap_or(first);
-        Ok(first.starts_with(b"{").then(|| Self { file, lines: 0, rest: first.to_vec(), is_finished: false }))
+        let size = file.metadata()?.len();
+        let rest = first.to_vec();
+        Ok(first.starts_with(b"{").then(|| Self { file, size, read: 0, lines: 0, rest, is_finished: false }))
+    }
+
+    /// Estimates how many lines the file has.
+    pub(super) fn expected_lines(&self) -> usize {
+        // No utterance is shorter.
+        const SHORTEST: u64 = 48;
+        let lines = self.lines as u64;
+        let expected = self.size.checked_div(self.read / lines.max(1)).unwrap_or(lines);
+        expected.min(self.size / SHORTEST).max(lines) as usize
     }
 
     /// Reads some pieces, one for each thread; none at the end of the file.
@@ -62,11 +77,12 @@ impl Pieces {
 
     fn next(&mut self) -> RawPiece {
         let mut bytes = std::mem::take(&mut self.rest);
+        bytes.reserve(PIECE_BYTES + PIECE_BYTES / 8);
         let mut error = None;
         let end = loop {
             let before = bytes.len();
             let read = (&self.file).take(PIECE_BYTES as u64).read_to_end(&mut bytes);
-            if let Some(end) = bytes[before..].iter().rposition(|&byte| byte == b'\n') {
+            if let Some(end) = memrchr(b'\n', &bytes[before..]) {
                 break before + end + 1;
             }
             // Of a line that is too long, the rest is not kept.
@@ -85,8 +101,9 @@ impl Pieces {
             }
         };
         self.rest = bytes.split_off(end);
+        self.read += bytes.len() as u64;
         let piece = RawPiece { lines_before: self.lines, error, bytes };
-        self.lines += piece.bytes.iter().filter(|&&byte| byte == b'\n').count();
+        self.lines += memchr_iter(b'\n', &piece.bytes).count();
         piece
     }
 }
@@ -99,11 +116,15 @@ pub(super) fn parse(pieces: &[RawPiece], names: &Names<'_>, options: &ImportOpti
 fn parse_piece(raw: &RawPiece, names: &Names<'_>, options: &ImportOptions) -> ParsedPiece {
     let mut parsed = ParsedPiece::default();
     parsed.piece.records.reserve(raw.bytes.len());
-    let mut number = raw.lines_before;
-    for line in raw.bytes.split_inclusive(|&byte| byte == b'\n') {
+    // Mostly all lines are UTF-8, and checking them together takes less time.
+    let whole = std::str::from_utf8(&raw.bytes).ok();
+    let (mut number, mut start) = (raw.lines_before, 0);
+    while start < raw.bytes.len() {
+        let end = memchr(b'\n', &raw.bytes[start..]).map_or(raw.bytes.len(), |end| start + end + 1);
+        let line = std::mem::replace(&mut start, end)..end;
         number += 1;
-        match text(line) {
-            Ok(line) if line.trim().is_empty() => {}
+        match text(&raw.bytes[line.clone()], whole.map(|whole| &whole[line])) {
+            Ok(line) if !line.starts_with('{') && line.trim().is_empty() => {}
             Ok(line) => {
                 if add(&mut parsed, number, line, names, options).is_none() {
                     parsed.add_other(number, utterance(line, names));
@@ -115,15 +136,20 @@ fn parse_piece(raw: &RawPiece, names: &Names<'_>, options: &ImportOptions) -> Pa
     if let Some(error) = &raw.error {
         parsed.add_other(number + 1, Err(Issue::from(IssueKind::Unreadable(error.to_string()))));
     }
-    parsed.shrink();
     parsed
 }
 
-fn text(line: &[u8]) -> Result<&str, IssueKind> {
+/// Returns the text of a line without its end. `whole` is the line where it is known to be UTF-8.
+fn text<'a>(line: &'a [u8], whole: Option<&'a str>) -> Result<&'a str, IssueKind> {
     if line.strip_suffix(b"\n").unwrap_or(line).len() > MAX_LINE_BYTES {
         return Err(IssueKind::FieldTooLong { field: "line", max_bytes: MAX_LINE_BYTES });
     }
-    std::str::from_utf8(without_line_end(line)).map_err(|error| IssueKind::NotUtf8(error.valid_up_to() + 1))
+    let bytes = without_line_end(line);
+    match whole {
+        // A line end is a character of its own.
+        Some(whole) => Ok(&whole[..bytes.len()]),
+        None => std::str::from_utf8(bytes).map_err(|error| IssueKind::NotUtf8(error.valid_up_to() + 1)),
+    }
 }
 
 /// Adds the utterance of a line that is written as usual; `None` for any other line.
@@ -139,7 +165,8 @@ fn add(parsed: &mut ParsedPiece, number: usize, line: &str, names: &Names<'_>, o
     if is_faulty || text.contains('\n') || text.len() > MAX_TEXT_BYTES {
         return None;
     }
-    let audio = joined.strip_prefix(".").unwrap_or(&joined);
+    let is_below_here = joined.as_os_str().as_encoded_bytes().starts_with(b".");
+    let audio = if is_below_here { joined.strip_prefix(".").unwrap_or(&joined) } else { &joined };
     let speaker = non_blank_part(speaker.as_deref()).or(options.speaker.as_deref());
     let language = non_blank_part(language.as_deref()).or(options.language.as_deref());
     let piece = &mut parsed.piece;
