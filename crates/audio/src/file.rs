@@ -7,7 +7,6 @@
 //! Every path may name a part of a container instead, see [`AudioSource`].
 
 mod compressed;
-mod open;
 mod page;
 mod pcm;
 mod source;
@@ -21,7 +20,6 @@ use std::path::{Path, PathBuf};
 use plimsoll_core::{Samples, Seconds};
 
 use crate::resample::resample;
-pub use open::{open_regular_file, regular_file_metadata};
 pub use page::{PackedPage, PageCompression};
 pub use source::{AudioPart, AudioReader, AudioSource};
 pub use stream::{AudioStream, RawAudio, RawEncoding};

@@ -6,6 +6,7 @@ mod choice;
 mod collective;
 mod counted;
 mod error_chain;
+mod files;
 mod grid;
 mod key;
 mod measure;
@@ -22,6 +23,10 @@ pub use choice::{Choice, Precision, Remat, StateForm};
 pub use collective::{Collective, CollectiveError, SingleReplica};
 pub use counted::counted;
 pub use error_chain::error_chain;
+pub use files::{
+    Draft, open_regular_file, open_text_file, read_regular_file, read_text_file, regular_file_metadata, remove_drafts,
+    replace_file,
+};
 pub use grid::Grid;
 pub use key::{Key, SampleId};
 pub use measure::{Measure, MeasureUnit};

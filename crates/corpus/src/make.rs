@@ -7,11 +7,11 @@ use crate::lexicon::sentence;
 use crate::recording::{Recording, studio_delay, studio_recording};
 use crate::synthesizer::SAMPLE_RATE;
 use plimsoll_audio::wav_bytes;
-use plimsoll_core::{Key, Samples, Seconds};
+use plimsoll_core::{Draft, Key, Samples, Seconds, replace_file};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,7 +84,8 @@ pub struct ListedUtterance {
 /// any thread.
 ///
 /// Equal options give equal bytes on any number of threads. The manifest is written last and atomically, and an older
-/// manifest is removed first, so a folder without a manifest is an interrupted corpus.
+/// manifest is removed first, so a folder without a manifest is an interrupted corpus. If a corpus cannot be made, the folders
+/// that were made for it are removed.
 ///
 /// # Errors
 /// When the options ask for zero utterances or speakers, a file cannot be written, or espeak-ng is missing, fails or
@@ -94,20 +95,42 @@ pub fn make_corpus(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<CorpusReport, CorpusError> {
     let engine = new_engine(options)?;
-    let wavs = options.out.join("wavs");
-    fs::create_dir_all(&wavs).map_err(write_error(&wavs))?;
+    let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let made: Vec<&Path> = options.out.ancestors().skip(1).take_while(is_new).collect();
+    let report = write_corpus(options, engine.as_ref(), progress);
+    if report.is_err() {
+        // Only empty folders are removed.
+        made.into_iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+    report
+}
+
+/// Writes a corpus. What is new is removed if it does not become complete.
+fn write_corpus(
+    options: &CorpusOptions,
+    engine: &dyn SpeechEngine,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<CorpusReport, CorpusError> {
+    let (wavs, table) = (options.out.join("wavs"), options.out.join("metadata.csv"));
     let manifest = options.out.join("manifest.jsonl");
+    let new: Vec<Draft> =
+        [&table, &wavs, &options.out].into_iter().filter(|path| !path.exists()).map(Draft::of).collect();
+    fs::create_dir_all(&wavs).map_err(write_error(&wavs))?;
     remove_old(&manifest)?;
     let done = AtomicUsize::new(0);
     let write = |index| {
-        let line = utterance(options, engine.as_ref(), index)?;
+        let line = utterance(options, engine, index)?;
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, options.utterances);
         Ok(line)
     };
     let lines: Vec<ListedUtterance> =
         (0..options.utterances).into_par_iter().map(write).collect::<Result<_, CorpusError>>()?;
-    write_file(&options.out.join("metadata.csv"), metadata(&lines).as_bytes())?;
-    write_atomically(&manifest, manifest_text(&lines).as_bytes())?;
+    let replace = |path: &Path, text: String| {
+        replace_file(path, |file| file.write_all(text.as_bytes())).map_err(write_error(path))
+    };
+    replace(&table, metadata(&lines))?;
+    replace(&manifest, manifest_text(&lines))?;
+    new.into_iter().for_each(Draft::keep);
     Ok(CorpusReport {
         utterances: lines.len(),
         speakers: options.speakers.min(lines.len()),
@@ -259,7 +282,14 @@ fn utterance(options: &CorpusOptions, engine: &dyn SpeechEngine, index: usize) -
     let sentence = Sentence::new(options, engine, index);
     let samples = sentence.record(options, engine)?;
     let listed = sentence.listed(engine, samples.len());
-    write_file(&options.out.join(&listed.audio_filepath), &wav_bytes(&samples, SAMPLE_RATE))?;
+    let path = options.out.join(&listed.audio_filepath);
+    // Not synced: the list, which makes the corpus complete, is.
+    let write = || {
+        let (draft, mut file) = Draft::file(&path)?;
+        file.write_all(&wav_bytes(&samples, SAMPLE_RATE))?;
+        draft.finish(&path)
+    };
+    write().map_err(write_error(&path))?;
     Ok(listed)
 }
 
@@ -277,17 +307,6 @@ fn remove_old(path: &Path) -> Result<(), CorpusError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(write_error(path)(error)),
         _ => Ok(()),
     }
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
-    fs::write(path, bytes).map_err(write_error(path))
-}
-
-/// Writes a file atomically: completely or not at all.
-fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
-    let draft = path.with_extension("jsonl.tmp");
-    write_file(&draft, bytes)?;
-    fs::rename(&draft, path).map_err(write_error(path))
 }
 
 fn write_error(path: &Path) -> impl Fn(io::Error) -> CorpusError {

@@ -1,11 +1,10 @@
 //! Manifests: lists of utterances whose audio files exist, read from any layout and written as JSON lines.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, replace_file};
 use serde::Serialize;
 
 use crate::audio_root::suggest_audio_root;
@@ -131,14 +130,8 @@ impl Manifest {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let unwritable = |source| ManifestError::Unwritable { file: path.into(), source };
         let folder = folder.canonicalize().map_err(unwritable)?;
-        let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
         let lines = utterances.iter().map(|utterance| Line::new(utterance, &folder, log_mel));
-        let written = write_lines(&unfinished, lines).and_then(|()| fs::rename(&unfinished, path));
-        if written.is_err() {
-            // The file itself may be what could not be created.
-            let _ = fs::remove_file(&unfinished);
-        }
-        written.map_err(unwritable)
+        replace_file(path, |file| write_lines(file, lines)).map_err(unwritable)
     }
 
     /// Removes the utterances that a list in `folder` cannot name, because the path of their audio file is not UTF-8,
@@ -210,13 +203,12 @@ fn listed_path(audio: &Path, folder: &Path) -> PathBuf {
     AudioSource { file, part }.to_path()
 }
 
-fn write_lines<'a>(path: &Path, lines: impl Iterator<Item = Line<'a>>) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+fn write_lines<'a>(file: &mut impl Write, lines: impl Iterator<Item = Line<'a>>) -> io::Result<()> {
     for line in lines {
-        serde_json::to_writer(&mut file, &line)?;
+        serde_json::to_writer(&mut *file, &line)?;
         file.write_all(b"\n")?;
     }
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    Ok(())
 }
 
 #[cfg(test)]

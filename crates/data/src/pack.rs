@@ -20,7 +20,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::{Bytes, error_chain};
+use plimsoll_core::{Bytes, Draft, error_chain};
 use rayon::prelude::*;
 
 use crate::check::Progress;
@@ -140,24 +140,34 @@ pub fn pack(
     progress: Progress<'_>,
 ) -> Result<Packed, PackError> {
     let folder = folder.as_ref();
-    let unwritable = |source| PackError::Unwritable { path: folder.into(), source };
     if fs::read_dir(folder).is_ok_and(|mut children| children.next().is_some()) || folder.is_file() {
         return Err(PackError::NotEmpty(folder.into()));
     }
-    let name = folder.file_name().ok_or_else(|| unwritable(io::ErrorKind::InvalidInput.into()))?;
-    let mut unfinished = name.to_os_string();
-    unfinished.push(format!(".{}.unfinished", std::process::id()));
-    let unfinished = folder.with_file_name(unfinished);
-    let packed = pack_into(&unfinished, utterances, options, progress).and_then(|packed| {
-        fs::rename(&unfinished, folder).map_err(unwritable)?;
-        Ok(packed)
-    });
+    let is_new = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let made: Vec<&Path> = folder.ancestors().skip(1).take_while(is_new).collect();
+    let packed = pack_aside(utterances, folder, options, progress);
     if packed.is_err() {
-        // The folder itself may be what could not be created.
-        let _ = fs::remove_dir_all(&unfinished);
+        // Only empty folders are removed.
+        made.into_iter().for_each(|above| drop(fs::remove_dir(above)));
     }
-    let moved = |shard: PathBuf| shard.strip_prefix(&unfinished).map_or(shard.clone(), |name| folder.join(name));
-    packed.map(|packed| Packed { shards: packed.shards.into_iter().map(moved).collect(), ..packed })
+    packed
+}
+
+/// Packs into a folder beside `folder`, which then gets its name.
+fn pack_aside(
+    utterances: &Utterances,
+    folder: &Path,
+    options: &PackOptions,
+    progress: Progress<'_>,
+) -> Result<Packed, PackError> {
+    let unwritable = |source| PackError::Unwritable { path: folder.into(), source };
+    folder.parent().map_or(Ok(()), fs::create_dir_all).map_err(unwritable)?;
+    let draft = Draft::folder(folder).map_err(unwritable)?;
+    let packed = pack_into(draft.path(), utterances, options, progress)?;
+    let moved = |shard: &PathBuf| shard.strip_prefix(draft.path()).map_or(shard.clone(), |name| folder.join(name));
+    let shards = packed.shards.iter().map(moved).collect();
+    draft.finish(folder).map_err(unwritable)?;
+    Ok(Packed { shards, ..packed })
 }
 
 /// Writer of shards in one format.
@@ -176,7 +186,6 @@ fn pack_into(
     progress: Progress<'_>,
 ) -> Result<Packed, PackError> {
     let unwritable = |source| PackError::Unwritable { path: folder.into(), source };
-    fs::create_dir_all(folder).map_err(unwritable)?;
     let mut writer: Box<dyn Writer> = match options.format {
         PackFormat::WebDataset => Box::new(WebDatasetWriter::new(folder, options.shard_size)),
         PackFormat::Shar => Box::new(SharWriter::new(folder, options.shard_size)),

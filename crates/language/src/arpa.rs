@@ -3,13 +3,13 @@
 mod read;
 mod write;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use flate2::Compression;
 use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use plimsoll_core::open_text_file;
 
 use crate::error::LanguageError;
 use crate::files::write_with;
@@ -29,7 +29,7 @@ impl NgramModel {
     /// no n-gram of the file.
     pub fn read_arpa_file(path: impl AsRef<Path>) -> Result<Self, LanguageError> {
         let path = path.as_ref();
-        let file = BufReader::new(File::open(path).map_err(LanguageError::read(path))?);
+        let file = BufReader::new(open_text_file(path).map_err(LanguageError::read(path))?);
         match Self::read_arpa(file) {
             Err(LanguageError::Stream(source)) => Err(LanguageError::read(path)(source)),
             read => read,

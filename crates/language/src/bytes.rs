@@ -1,10 +1,10 @@
 //! Bytes of a model: in memory, or mapped from a file.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use memmap2::Mmap;
+use plimsoll_core::open_regular_file;
 
 /// Bytes of a model. Every read checks its bounds: a position behind the end reads as zero, so a damaged file gives
 /// wrong scores at worst.
@@ -17,7 +17,7 @@ pub(crate) enum ModelBytes {
 impl ModelBytes {
     /// Maps the file at `path`.
     pub(crate) fn map(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = open_regular_file(path)?;
         // SAFETY: mapped bytes must not change while a slice of them is in use. This crate writes a model into a new file
         // and renames it over the old one, so a mapped file is never written to: its bytes stay until it is unmapped. If
         // another program changes bytes in place, scores become wrong; any bits are valid numbers and every position is

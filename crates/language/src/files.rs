@@ -1,8 +1,10 @@
 //! Files that are written whole or not at all.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+
+use plimsoll_core::replace_file;
 
 use crate::error::LanguageError;
 
@@ -16,18 +18,5 @@ pub(crate) fn write_with(
     path: &Path,
     write: impl FnOnce(&mut io::BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), LanguageError> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let draft = path.with_file_name(name);
-    let written = File::create(&draft).and_then(|file| {
-        let mut file = io::BufWriter::new(file);
-        write(&mut file)?;
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&draft, path)
-    });
-    if written.is_err() {
-        // The draft may not exist; the first error is the one to report.
-        let _ = fs::remove_file(&draft);
-    }
-    written.map_err(LanguageError::write(path))
+    replace_file(path, write).map_err(LanguageError::write(path))
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::{Event, Record};
+use plimsoll_core::{Event, Record, open_regular_file};
 use serde_json::Value;
 
 /// Number of bytes at the end of a record that are searched for the start of the last line. A line is shorter; the
@@ -119,7 +119,7 @@ fn remove_incomplete_line(file: &mut File) -> std::io::Result<()> {
 pub fn read_records(path: &Path) -> Result<Vec<Record>, RecordError> {
     let io = |source| RecordError::Io { path: path.into(), source };
     let lines: Vec<String> =
-        BufReader::new(File::open(path).map_err(io)?).lines().collect::<Result<_, _>>().map_err(io)?;
+        BufReader::new(open_regular_file(path).map_err(io)?).lines().collect::<Result<_, _>>().map_err(io)?;
     let mut records = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         match serde_json::from_str(line) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use plimsoll_core::{Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds, counted};
+use plimsoll_core::{Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds, counted, replace_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -153,7 +153,8 @@ impl Summary {
         let json = serde_json::to_string_pretty(self).expect("a summary is plain data");
         for (name, text) in [("summary.json", json), ("summary.md", self.to_markdown())] {
             let path = folder.join(name);
-            std::fs::write(&path, text).map_err(|source| RecordError::Io { path, source })?;
+            replace_file(&path, |file| std::io::Write::write_all(file, text.as_bytes()))
+                .map_err(|source| RecordError::Io { path, source })?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_audio::read_audio;
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, read_text_file};
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::asr::Search;
@@ -76,7 +76,7 @@ pub(crate) fn align(args: &AlignArgs) -> Result<ExitCode, Failure> {
 /// Reads the text of the command line, of standard input, or of a file.
 fn text(args: &AlignArgs) -> Result<String, Failure> {
     let text = match (&args.text_file, args.text.as_deref()) {
-        (Some(file), _) => std::fs::read_to_string(file).map_err(|error| {
+        (Some(file), _) => read_text_file(file).map_err(|error| {
             Failure::invalid(format!("cannot read {}: {error}", file.display()), "`--text-file` takes a text file")
         })?,
         (None, Some("-")) => {

@@ -111,6 +111,11 @@ pub(crate) enum Command {
 
 impl Command {
     /// Runs the command. `meter` counts the memory of this process; `verbose` adds details to the output of `memtest`.
+    /// Returns whether the command handles signals by itself.
+    pub(crate) fn handles_signals(&self) -> bool {
+        matches!(self, Self::Train(_) | Self::Profile(_) | Self::Advise(_) | Self::Stress(_) | Self::Monitor(_))
+    }
+
     pub(crate) fn run(self, meter: &'static CountingAllocator, verbose: bool) -> Result<ExitCode, Failure> {
         match self {
             Self::Train(args) => train::train(*args, meter),

@@ -66,6 +66,10 @@ pub fn program(memory: &'static CountingAllocator) -> ExitCode {
     };
     start_log(cli.verbose);
     silence_handled_panics();
+    if !cli.command.handles_signals() {
+        // Without it, a signal can leave a half file, and nothing else is different.
+        let _ = signals::end_without_drafts();
+    }
     let code = cli.command.run(memory, cli.verbose > 0).unwrap_or_else(|failure| failure.print());
     print::finish(code)
 }

@@ -1,12 +1,11 @@
 //! `plimsoll lm`: n-gram language models for the search of a recognizer.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plimsoll_core::{Bytes, counted};
+use plimsoll_core::{Bytes, counted, open_text_file};
 use plimsoll_data::{ImportOptions, Manifest};
 use plimsoll_language::{NgramModel, Prediction, Quantization, TrainOptions, TrainProgress, Unit, train_with};
 use plimsoll_recipes::language::open_model;
@@ -172,7 +171,7 @@ fn sentences(args: &TextArgs) -> Result<Vec<String>, Failure> {
         };
         let lines: Box<dyn BufRead> = match path.as_os_str() == "-" {
             true => Box::new(std::io::stdin().lock()),
-            false => Box::new(BufReader::new(File::open(path).map_err(failure)?)),
+            false => Box::new(BufReader::new(open_text_file(path).map_err(failure)?)),
         };
         for (number, line) in lines.lines().enumerate() {
             let line = line.map_err(failure)?;

@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plimsoll_core::{Draft, replace_file};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::print::{keep_output_for_file, write_out};
@@ -61,7 +62,7 @@ impl OutputFile {
                 return Err(Failure::invalid(message, format!("choose another {flag}, or overwrite it with --force")));
             }
             // A wrong path fails now, and not after an hour of work.
-            Draft::create(file).map_err(|error| unwritable(path, flag, &error.to_string()))?;
+            Draft::file(file).map_err(|error| unwritable(path, flag, &error.to_string()))?;
         }
         if destination == Destination::Stdout {
             keep_output_for_file();
@@ -88,7 +89,7 @@ impl OutputFile {
             Destination::Stream(path) => {
                 File::options().append(true).open(path).and_then(|mut file| file.write_all(bytes))
             }
-            Destination::File(path) => replace(path, |file| file.write_all(bytes)),
+            Destination::File(path) => replace_file(path, |file| file.write_all(bytes)),
         };
         written.map_err(|source| WriteError { path: self.given.clone(), source }).failed()
     }
@@ -100,86 +101,17 @@ impl OutputFile {
     pub(crate) fn write_with(&self, write: impl FnOnce(&Path) -> Result<(), Failure>) -> Result<(), Failure> {
         let error = |source| WriteError { path: self.given.clone(), source };
         if let Destination::File(path) = &self.destination {
-            let draft = Draft::create(path).map_err(error).failed()?;
-            write(&draft.path)?;
-            return draft.finish(path).map_err(error).failed();
+            let (draft, _) = Draft::file(path).map_err(error).failed()?;
+            write(draft.path())?;
+            // By its path: the file may have been written again under the same name.
+            let synced = File::open(draft.path()).and_then(|file| file.sync_all());
+            return synced.and_then(|()| draft.finish(path)).map_err(error).failed();
         }
         // In a folder of its own: a list of files must not have paths relative to a folder for temporary files.
-        let folder = TemporaryFolder::create().map_err(error).failed()?;
-        let path = folder.0.join("stream");
+        let folder = Draft::folder(&std::env::temp_dir().join("plimsoll")).map_err(error).failed()?;
+        let path = folder.path().join("stream");
         write(&path)?;
         self.write(fs::read(path).map_err(error).failed()?)
-    }
-}
-
-/// A folder for temporary files, removed when dropped.
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn create() -> io::Result<Self> {
-        let path = (0..).map(|number| std::env::temp_dir().join(format!("plimsoll-{}-{number}", std::process::id())));
-        for path in path.take(100) {
-            match fs::create_dir(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => return created.map(|()| Self(path)),
-            }
-        }
-        Err(ErrorKind::AlreadyExists.into())
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Replaces the file at `path` by one with the bytes that `write` writes.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let mut draft = Draft::create(path)?;
-    write(&mut draft.file)?;
-    draft.finish(path)
-}
-
-/// A file beside its place, which is removed unless it is finished.
-struct Draft {
-    path: PathBuf,
-    file: File,
-}
-
-impl Draft {
-    /// Creates the draft of the file `path`: a hidden file in the same folder.
-    fn create(path: &Path) -> io::Result<Self> {
-        let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
-        for number in 0.. {
-            let mut draft = std::ffi::OsString::from(".");
-            draft.push(name);
-            draft.push(format!(".{}-{number}.partial", std::process::id()));
-            let path = path.with_file_name(draft);
-            match File::options().write(true).create_new(true).open(&path) {
-                // Of a process with the same number that was killed.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => {}
-                opened => return Ok(Self { path, file: opened? }),
-            }
-        }
-        Err(ErrorKind::AlreadyExists.into())
-    }
-
-    /// Moves the draft to `path`, with the permissions of the file that it replaces.
-    fn finish(self, path: &Path) -> io::Result<()> {
-        // By its path: the file may have been written again under the same name.
-        File::open(&self.path)?.sync_all()?;
-        if let Ok(old) = fs::metadata(path) {
-            fs::set_permissions(&self.path, old.permissions())?;
-        }
-        fs::rename(&self.path, path)
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // After a rename there is nothing to remove.
-        let _ = fs::remove_file(&self.path);
     }
 }
 

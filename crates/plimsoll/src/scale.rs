@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::{Bytes, Event, PlanHeader, StepEvent, TimeOwner};
+use plimsoll_core::{Bytes, Event, PlanHeader, StepEvent, TimeOwner, read_text_file};
 use plimsoll_monitor::{Host, read_records};
 use plimsoll_mpi::scale::{Cluster, Link, Prediction, Step, table};
 use plimsoll_recipes::processes::Processes;
@@ -151,7 +151,7 @@ fn measured_step(run: &Path) -> Result<(Step, RunFacts), Failure> {
         let message = format!("{} has no step after the first {WARM_STEPS} whose time was measured", run.display());
         return Err(Failure::invalid(message, "train some 20 steps first: `train --steps 20`"));
     }
-    let plan = std::fs::read_to_string(run.join("plan.toml")).invalid()?;
+    let plan = read_text_file(run.join("plan.toml")).invalid()?;
     let replicas =
         toml::from_str(&plan).ok().and_then(|plan: toml::Table| plan.get("training")?.get("replicas")?.as_integer());
     if let Some(replicas @ 2..) = replicas {

@@ -1,10 +1,14 @@
-//! Signals: the first requests an orderly stop, the second ends the process at once.
+//! Signals: training stops in order at the first one, and ends at once at the second; other commands end at the first one and
+//! leave no half file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use plimsoll_core::remove_drafts;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals as ReceivedSignals;
+use signal_hook::low_level::emulate_default_handler;
 
 /// State that SIGINT, SIGTERM and SIGHUP set.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +32,7 @@ impl Signals {
         }
         // A terminal that closes sends it twice, by the shell and by the system, and often a SIGTERM too: it is never the
         // second signal that ends the process at once.
-        if !is_hangup_ignored() {
+        if !is_ignored(SIGHUP) {
             signals.stop_at(SIGHUP)?;
         }
         Ok(signals)
@@ -52,10 +56,24 @@ fn exit_code(signal: i32) -> i32 {
     128 + signal
 }
 
-/// Returns whether this process was started with SIGHUP ignored. Known on Linux only; elsewhere it counts as not ignored.
-fn is_hangup_ignored() -> bool {
+/// Makes SIGINT, SIGTERM and SIGHUP remove what is half written before they end the process, as they would without this. A
+/// signal stays ignored if it is.
+pub(crate) fn end_without_drafts() -> std::io::Result<()> {
+    let mut received =
+        ReceivedSignals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)))?;
+    let end = move || {
+        if let Some(signal) = received.forever().next() {
+            remove_drafts();
+            let _ = emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(end).map(drop)
+}
+
+/// Returns whether this process was started with `signal` ignored. Known on Linux only; elsewhere it counts as not ignored.
+fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & 1 << (SIGHUP - 1) != 0
+    mask & 1 << (signal - 1) != 0
 }

@@ -1,10 +1,10 @@
 //! A run that began earlier: the facts in its folder that a resumed run and an evaluation keep.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
+use plimsoll_core::open_regular_file;
 use plimsoll_data::{CorpusFingerprint, SplitBy};
 use plimsoll_speech::asr::RecognizerMetadata;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, SpeechConfig, SynthesizerConfig};
@@ -58,7 +58,7 @@ impl EarlierRun {
             Task::Tts => synthesizer::<SynthesizerConfig>(folder)?,
             Task::Vocoder => vocoder(folder)?,
         };
-        let lines = File::open(folder.join(UTTERANCES)).map(BufReader::new);
+        let lines = open_regular_file(folder.join(UTTERANCES)).map(BufReader::new);
         let corpus = lines.and_then(CorpusFingerprint::read_lines).ok().flatten();
         Ok(Some(Self { id: run.unwrap_or_default(), tokenizer, features, state, statistics, corpus }))
     }

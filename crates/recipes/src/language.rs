@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::error_chain;
+use plimsoll_core::{error_chain, read_text_file};
 use plimsoll_language::{FusionOptions, Hotwords, Lexicon, NgramModel, Quantization, SPACE, TrainOptions, Unit, train};
 use plimsoll_speech::asr::LanguageSearch;
 use plimsoll_text::Tokenizer;
@@ -71,7 +71,7 @@ impl LanguageSettings {
             search = search.with_hotwords(Hotwords::new(&self.hotwords, self.hotword_weight));
         }
         if let Some(path) = &self.lexicon {
-            let text = std::fs::read_to_string(path).map_err(|error| {
+            let text = read_text_file(path).map_err(|error| {
                 Failure::invalid(
                     format!("cannot read {}: {error}", path.display()),
                     "`--lexicon` takes a text file of words",

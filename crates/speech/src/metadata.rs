@@ -1,12 +1,12 @@
 //! The description of a model beside its weights (`model.json`), and the folder that holds both.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{FeatureError, LogMel, LogMelConfig, VocoderError};
+use plimsoll_core::{open_regular_file, replace_file};
 use plimsoll_tape::{NamedTensor, ParametersError, apply, check_shapes, on_capture_device};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::{CheckpointError, CheckpointStore, WeightsError, read_weights};
@@ -216,7 +216,7 @@ impl ModelFolder<'_> {
     fn value(self) -> Result<Value, ModelError> {
         let path = self.metadata_file();
         let mut text = String::new();
-        let read = File::open(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+        let read = open_regular_file(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         read.map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => ModelError::NoModel { folder: self.0.into() },
             _ => ModelError::Io { path: path.clone(), source },
@@ -249,7 +249,7 @@ pub(crate) fn read_described<T: DeserializeOwned>(
 pub(crate) fn write_described(folder: &Path, metadata: &impl Serialize) -> Result<(), ModelError> {
     let path = ModelFolder(folder).metadata_file();
     let text = serde_json::to_string_pretty(metadata).expect("metadata is plain data");
-    std::fs::write(&path, text).map_err(|source| ModelError::Io { path, source })
+    replace_file(&path, |file| file.write_all(text.as_bytes())).map_err(|source| ModelError::Io { path, source })
 }
 
 /// Builds a model with `init` on `device` and gives it the weights in `folder`. The shapes are compared first, without

@@ -1,9 +1,10 @@
 //! Vocabulary of single characters.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::io::Write;
 use std::path::Path;
 
+use plimsoll_core::{read_text_file, replace_file};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TextError;
@@ -74,7 +75,7 @@ impl CharTokenizer {
     /// When the file cannot be read or does not contain a vocabulary.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, TextError> {
         let file = path.as_ref();
-        let text = fs::read_to_string(file).map_err(|source| TextError::File { file: file.into(), source })?;
+        let text = read_text_file(file).map_err(|source| TextError::File { file: file.into(), source })?;
         serde_json::from_str(&text).map_err(|source| TextError::Json { file: file.into(), source })
     }
 
@@ -86,7 +87,8 @@ impl CharTokenizer {
         let file = path.as_ref();
         let text =
             serde_json::to_string_pretty(self).map_err(|source| TextError::Json { file: file.into(), source })?;
-        fs::write(file, text + "\n").map_err(|source| TextError::File { file: file.into(), source })
+        replace_file(file, |file| writeln!(file, "{text}"))
+            .map_err(|source| TextError::File { file: file.into(), source })
     }
 
     /// Returns the number of ids, including the four reserved ids: the output width of a model.
@@ -207,7 +209,7 @@ mod tests {
         for (wrong, cause) in
             [("{", "EOF"), (r#"{"characters": ["a", "a"]}"#, "twice"), (r#"{"letters": []}"#, "letters")]
         {
-            fs::write(&path, wrong).unwrap();
+            std::fs::write(&path, wrong).unwrap();
             let error = CharTokenizer::read(&path).unwrap_err();
             assert!(error.to_string().ends_with("vocabulary.json is not a vocabulary file"));
             let TextError::Json { source, .. } = error else { panic!("{error}") };

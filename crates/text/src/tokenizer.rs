@@ -6,10 +6,10 @@ mod hugging_face_tests;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use plimsoll_core::open_text_file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ impl Tokenizer {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, TextError> {
         let file = path.as_ref();
         let mut text = String::new();
-        let read = File::open(file).and_then(|open| open.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
+        let read = open_text_file(file).and_then(|open| open.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
         read.map_err(|source| TextError::File { file: file.into(), source })?;
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(TextError::TooLarge { file: file.into(), most: MAX_FILE_BYTES });

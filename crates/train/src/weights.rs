@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use plimsoll_core::read_regular_file;
 use plimsoll_tape::NamedTensor;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, View};
@@ -153,7 +154,7 @@ fn read<T>(
     readable: &'static str,
     make: impl Fn(&str, &TensorView<'_>) -> Option<T>,
 ) -> Result<Vec<T>, WeightsError> {
-    let bytes = std::fs::read(path).map_err(|source| WeightsError::Io { path: path.into(), source })?;
+    let bytes = read_regular_file(path).map_err(|source| WeightsError::Io { path: path.into(), source })?;
     let file = SafeTensors::deserialize(&bytes).map_err(|source| WeightsError::Format { path: path.into(), source })?;
     let mut views = file.tensors();
     views.sort_by(|(a, _), (b, _)| a.cmp(b));

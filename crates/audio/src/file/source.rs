@@ -8,7 +8,8 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::open::{open_regular_file, regular_file_metadata};
+use plimsoll_core::{open_regular_file, regular_file_metadata};
+
 use super::page::{PackedPage, PageSlice, number};
 
 /// Bytes of one audio file: a whole file, or a part of a container file.

@@ -1,6 +1,5 @@
 //! Writes WAV and FLAC files with 16 bits and one channel.
 
-use std::fs;
 use std::io::{self, Cursor, Write};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use flacenc::component::BitRepr;
 use flacenc::error::Verify;
 use flacenc::source::MemSource;
 use hound::{SampleFormat, WavSpec, WavWriter};
+use plimsoll_core::replace_file;
 
 use super::AudioError;
 
@@ -20,7 +20,7 @@ use super::AudioError;
 /// When the file cannot be written.
 pub fn write_wav(path: &Path, samples: &[f32], rate: u32) -> Result<(), AudioError> {
     let unwritable = |source| AudioError::Unwritable { file: path.into(), source };
-    fs::write(path, wav_bytes(samples, rate)).map_err(unwritable)
+    replace_file(path, |file| file.write_all(&wav_bytes(samples, rate))).map_err(unwritable)
 }
 
 /// Encodes `samples` as a 16-bit mono WAV file in memory, for pipes and archives; values outside of `-1..1` are
@@ -117,7 +117,7 @@ mod tests {
             let samples = tone(300.0, length, rate);
             let read = |name: &str, bytes: Vec<u8>| {
                 let path = folder.path().join(name);
-                fs::write(&path, bytes).unwrap();
+                std::fs::write(&path, bytes).unwrap();
                 read_recording(&path).map(|audio| (audio.samples, audio.rate)).map_err(|error| error.to_string())
             };
             let mut stream = Vec::new();
@@ -141,7 +141,7 @@ mod tests {
         // One step of 16 bits: for rounding, and because writing scales by 32767 and reading by 32768.
         let error = found.iter().zip(&samples).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(error < 1.0 / 32_768.0, "{error}");
-        assert_eq!(fs::read(&path).unwrap(), wav_bytes(&samples, 22_050));
+        assert_eq!(std::fs::read(&path).unwrap(), wav_bytes(&samples, 22_050));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, regular_file_metadata};
 use rayon::prelude::*;
 use unicode_normalization::UnicodeNormalization;
 
@@ -17,7 +17,6 @@ use crate::issue::IssueKind;
 use crate::table::Row;
 use plimsoll_audio::{
     AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, PackedPage, audio_info, quick_audio_info,
-    regular_file_metadata,
 };
 
 /// What is known about the audio of a listing.

@@ -12,7 +12,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::issue::IssueKind;
 pub(super) use array::JsonItems;
-use plimsoll_audio::open_regular_file;
+use plimsoll_core::open_regular_file;
 
 /// Largest line in bytes: a thousand times a cut of Lhotse. A hostile JSON line takes about eighty times its length in
 /// memory when parsed, because `{"":1},` is a whole node of a tree.

@@ -52,7 +52,7 @@ mod detect;
 use std::io;
 use std::path::Path;
 
-use plimsoll_audio::regular_file_metadata;
+use plimsoll_core::regular_file_metadata;
 
 pub use error::ImportError;
 pub use format::Format;

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::issue::IssueKind;
-use plimsoll_audio::open_regular_file;
+use plimsoll_core::open_regular_file;
 
 /// Size of a header, and the unit of all sizes.
 const BLOCK: u64 = 512;

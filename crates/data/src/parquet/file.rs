@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use plimsoll_audio::{PackedPage, open_regular_file};
+use plimsoll_audio::PackedPage;
+use plimsoll_core::open_regular_file;
 
 use super::column::{Column, Wanted};
 use super::schema::{Footer, Leaf};

@@ -1,11 +1,12 @@
 //! Archive of a report for someone else, without secrets.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use plimsoll_core::replace_file;
 use serde_json::Value;
 
 use super::redact::Redactor;
@@ -57,6 +58,15 @@ pub enum BundleError {
     },
 }
 
+/// Writes a file whole or not at all. A link stays, and a device or a pipe is written to.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => std::fs::write(path, bytes),
+        Ok(_) => replace_file(&path.canonicalize()?, |file| file.write_all(bytes)),
+        Err(_) => replace_file(path, |file| file.write_all(bytes)),
+    }
+}
+
 impl DoctorReport {
     /// Writes the report, selected environment variables and the driver's description of itself into a `.tar.gz`
     /// archive, without secrets, and without the names of user, host and home folder. See [`Redactor`].
@@ -87,7 +97,7 @@ impl DoctorReport {
             files.extend(driver);
         }
         let archive = files.and_then(|files| archive(&files, self.time as u64));
-        let written = archive.and_then(|bytes| std::fs::write(path, bytes));
+        let written = archive.and_then(|bytes| write(path, &bytes));
         written.map_err(|source| BundleError::Write { path: path.into(), source })
     }
 

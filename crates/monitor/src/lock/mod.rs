@@ -44,9 +44,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
+    /// Content of the lock file: the name of this process.
+    text: String,
     /// Thread that writes the lock file again and again. It ends when its channel closes.
-    heartbeat: Option<(Sender<()>, JoinHandle<()>)>,
+    heartbeat: Option<Heartbeat>,
 }
+
+/// Thread that writes a lock file again and again, and the channel that ends it.
+type Heartbeat = (Sender<()>, JoinHandle<()>);
 
 /// Reason why the lock of a run's folder cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -89,18 +94,38 @@ impl RunLock {
     pub fn take(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(FILE);
         let io = |source| LockError::Io { path: path.clone(), source };
+        let is_new = !path.exists();
         let mut file = File::options().create(true).truncate(false).read(true).write(true).open(&path).map_err(io)?;
+        let taken = Self::take_in(&mut file, folder);
+        if is_new && matches!(taken, Err(LockError::Io { .. })) {
+            // A disk that is full keeps no empty file.
+            let _ = fs::remove_file(&path);
+        }
+        let (text, heartbeat) = taken?;
+        Ok(Self { file, text, heartbeat: Some(heartbeat) })
+    }
+
+    /// Takes the lock of the run in `folder` by its lock file, and starts the heartbeat.
+    fn take_in(file: &mut File, folder: &Path) -> Result<(String, Heartbeat), LockError> {
+        let path = folder.join(FILE);
+        let io = |source| LockError::Io { path: path.clone(), source };
         let answer = ask(|| file.try_lock()).map_err(io)?;
-        let written = read(&mut file).map_err(io)?;
-        let age = || Ok(age_of(&file, disk_time(folder)?));
+        let written = read(file).map_err(io)?;
+        let age = || Ok(age_of(file, disk_time(folder)?));
         if answer == OsLock::Busy || is_alive(written.as_ref(), answer, age).map_err(io)? {
             let holder = written.unwrap_or_else(LockHolder::unknown);
             return Err(LockError::Held { folder: folder.into(), holder });
         }
         let text = LockHolder::current().to_text();
-        write(&mut file, &text).map_err(io)?;
-        let heartbeat = Some(start_heartbeat(file.try_clone().map_err(io)?, text).map_err(io)?);
-        Ok(Self { file, heartbeat })
+        write(file, &text).map_err(io)?;
+        let heartbeat = start_heartbeat(file.try_clone().map_err(io)?, text.clone()).map_err(io)?;
+        Ok((text, heartbeat))
+    }
+
+    /// Returns whether the lock file in `folder` does not name this process, so that the folder is not the one in which this lock
+    /// was taken, or another process took the lock. False if there is no lock file.
+    pub fn is_replaced(&self, folder: &Path) -> bool {
+        fs::read(folder.join(FILE)).is_ok_and(|found| found != self.text.as_bytes())
     }
 
     /// Returns whether a process holds the lock of the run in `folder`; `None` if the folder never had a lock. Changes no
@@ -186,7 +211,7 @@ fn write(file: &mut File, text: &str) -> io::Result<()> {
 }
 
 /// Starts the thread that writes the lock file again and again.
-fn start_heartbeat(mut file: File, text: String) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+fn start_heartbeat(mut file: File, text: String) -> io::Result<Heartbeat> {
     let (stop, stopped) = mpsc::channel();
     let beat = move || {
         while stopped.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {

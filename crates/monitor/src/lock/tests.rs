@@ -79,3 +79,19 @@ fn folder_that_cannot_be_locked_is_an_error() {
     let missing = RunLock::take(&folder.path().join("nowhere")).unwrap_err().to_string();
     assert!(missing.starts_with("cannot access "), "{missing}");
 }
+
+#[test]
+fn lock_knows_its_own_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE);
+    let lock = RunLock::take(folder.path()).unwrap();
+    assert!(!lock.is_replaced(folder.path()));
+    let own = fs::read(&path).unwrap();
+    // Of another run, of a run that has ended, and its own again.
+    for (text, is_replaced) in [(foreign().into_bytes(), true), (Vec::new(), true), (own, false)] {
+        fs::write(&path, text).unwrap();
+        assert_eq!(lock.is_replaced(folder.path()), is_replaced);
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(!lock.is_replaced(folder.path()));
+}

@@ -11,7 +11,10 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
+use std::io::Write;
 use std::path::Path;
+
+use plimsoll_core::replace_file;
 
 use self::axis::Tick;
 pub use self::axis::{Axis, Ticks};
@@ -69,7 +72,9 @@ impl Picture<'_> {
     /// In the same cases as [`Picture::to_svg`]: values that are not whole rows, a wrong number of labels, or an
     /// invalid scale.
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
-        std::fs::write(path, self.to_svg()).map_err(|source| RecordError::Io { path: path.into(), source })
+        let svg = self.to_svg();
+        replace_file(path, |file| file.write_all(svg.as_bytes()))
+            .map_err(|source| RecordError::Io { path: path.into(), source })
     }
 
     /// Formats the picture as the text of an SVG file.

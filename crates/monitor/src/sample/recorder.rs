@@ -1,9 +1,11 @@
 //! Writes samples to a compressed file: one JSON object a line.
 
 use std::fmt;
-use std::fs::{File, rename};
+use std::fs::File;
 use std::io::{Result as IoResult, Write};
 use std::path::{Path, PathBuf};
+
+use plimsoll_core::Draft;
 
 use super::Sample;
 use super::recording::SampleReader;
@@ -99,17 +101,15 @@ impl fmt::Debug for SampleRecorder {
 
 /// Writes all samples of the recording to a new file, and puts it in the place of the old one.
 fn rewrite(path: &Path) -> Result<(), RecordError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let io = |source| RecordError::Io { path: new.clone(), source };
-    let mut encoder = File::create(&new).and_then(|file| zstd::Encoder::new(file, LEVEL)).map_err(io)?;
+    let io = |source| RecordError::Io { path: path.into(), source };
+    let (draft, file) = Draft::file(path).map_err(io)?;
+    let mut encoder = zstd::Encoder::new(file, LEVEL).map_err(io)?;
     for sample in SampleReader::open(path)? {
         serde_json::to_writer(&mut encoder, &sample?).map_err(|error| io(error.into()))?;
         encoder.write_all(b"\n").map_err(io)?;
     }
     encoder.finish().map_err(io)?;
-    rename(&new, path).map_err(io)
+    draft.finish(path).map_err(io)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+use plimsoll_core::open_regular_file;
 
 use super::Sample;
 use crate::RecordError;
@@ -41,7 +42,7 @@ impl SampleReader {
     /// [`RecordError::Io`] if the file cannot be read, [`RecordError::NoSamples`] if its first lines are no samples.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let io = |source| RecordError::Io { path: path.into(), source };
-        let mut file = BufReader::new(File::open(path).map_err(io)?);
+        let mut file = BufReader::new(open_regular_file(path).map_err(io)?);
         // A cut can leave less than these bytes.
         let start = file.fill_buf().map_err(io)?;
         let n = start.len().min(ZSTD_MAGIC.len());

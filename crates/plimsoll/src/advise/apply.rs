@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_core::read_text_file;
 use plimsoll_monitor::advice::Finding;
 use plimsoll_recipes::config::{ConfigArgs, load, to_toml};
 use plimsoll_recipes::invocation::command;
@@ -43,7 +44,7 @@ impl Destination {
         let loaded = load(flags, environment())?;
         let (text, set) = match &flags.config {
             // What flags have set belongs to the configuration that was judged.
-            Some(path) if is_toml(path) => (std::fs::read_to_string(path).failed()?, set_by_flags(&loaded)),
+            Some(path) if is_toml(path) => (read_text_file(path).failed()?, set_by_flags(&loaded)),
             _ => (to_toml(&loaded), Vec::new()),
         };
         let text = edited(&edited(&text, &set, "advise")?, &changes, "advise")?;

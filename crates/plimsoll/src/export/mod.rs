@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use plimsoll_core::{Bytes, counted};
+use plimsoll_core::{Bytes, Draft, counted};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use plimsoll_speech::vocoder::VocoderMetadata;
@@ -210,13 +210,15 @@ struct DraftFolder {
 }
 
 impl DraftFolder {
+    /// Removes the folder at `path`. Always there, except while this value is dropped.
+    draft: Option<Draft>,
     /// Creates the output folder and the draft in it. Fails if the output folder is not empty, unless `force` is set.
     fn create(out: &Path, force: bool) -> Result<Self, Failure> {
         let made = out.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
         let made = made.map(Path::to_path_buf).collect();
         prepare(out, force)?;
         let path = out.join(format!(".export-{}.partial", std::process::id()));
-        let draft = Self { path, out: out.into(), made };
+        let draft = Self { draft: Some(Draft::of(&path)), path, out: out.into(), made };
         fs::create_dir_all(&draft.path).failed()?;
         Ok(draft)
     }
@@ -242,7 +244,8 @@ impl DraftFolder {
 
 impl Drop for DraftFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        // Before the folders around it.
+        drop(self.draft.take());
         self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }

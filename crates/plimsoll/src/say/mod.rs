@@ -13,7 +13,7 @@ use clap::Args;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::read_audio;
-use plimsoll_core::{Samples, Seconds};
+use plimsoll_core::{Samples, Seconds, read_text_file};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
@@ -181,7 +181,7 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
         let out = OutputFile::new(args.out.as_deref().unwrap_or(Path::new(&default)), "--out", args.overwrite)?;
         return Ok(vec![SpeechRequest { text, out }]);
     };
-    let text = fs::read_to_string(file).map_err(|error| {
+    let text = read_text_file(file).map_err(|error| {
         Failure::invalid(
             format!("cannot read {}: {error}", file.display()),
             "`--file` takes a text file; each line becomes a file of sound",

@@ -6,6 +6,7 @@ mod clusters;
 mod data;
 mod fitting;
 mod learning;
+mod leftovers;
 mod listening;
 mod locking;
 mod outputs;

@@ -1,11 +1,11 @@
 //! Bounds on configuration files and on the messages about them, so that a hostile file takes neither memory nor time.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
+use plimsoll_core::open_text_file;
 use yaml_rust2::parser::{Event, Parser};
 
 /// Largest configuration file, in bytes. The longest shipped file has 8 KB.
@@ -27,7 +27,7 @@ const MAX_LINE: usize = 500;
 pub(super) fn read_file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     // Not the size of the metadata: a device has none.
-    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    open_text_file(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 

@@ -2,15 +2,16 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::{PlanHeader, error_chain};
+use plimsoll_core::{Draft, PlanHeader, error_chain, replace_file};
 use plimsoll_data::CorpusFingerprint;
 use plimsoll_monitor::{LockError, RunLock};
 use plimsoll_speech::ModelFolder;
+use plimsoll_train::{Disk, RealDisk};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,10 +26,14 @@ use crate::plan::RunPlan;
 pub struct RunFolder {
     path: PathBuf,
     /// Keeps other processes out. The last copy of this folder frees it. `None` in the other processes of the run.
-    _lock: Option<Arc<RunLock>>,
+    lock: Option<Arc<RunLock>>,
+    /// Whether this process made the folder.
+    is_new: bool,
 }
 
-/// Names of files that a process leaves that was killed before the configuration of its run was complete.
+/// Name of the configuration in the folder of a run. A folder that has it is a run.
+const CONFIG: &str = "config.toml";
+/// Names of files that a process leaves that was killed before the configuration of its run was complete, besides drafts.
 const REMAINS: [&str; 2] = [".config.toml", ".lock"];
 
 /// Returns the folder of the run that a person named: the folder `named` if it is there, or else the run of that name in
@@ -43,7 +48,7 @@ pub fn named_run(named: &Path) -> PathBuf {
 /// # Errors
 /// If `folder` holds no configuration, and so no run.
 pub fn config_path(folder: &Path) -> Result<PathBuf, Failure> {
-    let path = folder.join("config.toml");
+    let path = folder.join(CONFIG);
     if path.is_file() {
         return Ok(path);
     }
@@ -72,8 +77,8 @@ impl RunFolder {
         let Some(name) = &plan.name else { return Self::create_numbered(runs, plan.config.task.as_str()) };
         let path = runs.join(name);
         refuse_used(&path)?;
-        make_folder(&path, true)?;
-        let folder = Self::open(&path)?;
+        let is_new = make_folder(&path, true)?;
+        let folder = Self::open_made(&path, is_new)?;
         // Since the first look, another process may have trained a run of this name to its end.
         refuse_used(&path)?;
         Ok(folder)
@@ -85,9 +90,19 @@ impl RunFolder {
             let path = first_free(runs, task);
             // False if another process took the number since it was found free.
             if make_folder(&path, false)? {
-                return Self::open(&path);
+                return Self::open_made(&path, true);
             }
         }
+    }
+
+    /// Opens a folder that `is_new` if this process made it; then it is removed if that fails.
+    fn open_made(path: &Path, is_new: bool) -> Result<Self, Failure> {
+        let opened = Self::open(path);
+        if opened.is_err() && is_new {
+            // It stays if another process uses it by now.
+            let _ = fs::remove_dir(path);
+        }
+        opened.map(|folder| Self { is_new, ..folder })
     }
 
     /// Opens the folder of a run for this process alone, without reading it.
@@ -102,12 +117,12 @@ impl RunFolder {
             }
             error => Failure::invalid(error_chain(&error), "a run needs a folder that it can write to"),
         })?;
-        Ok(Self { path: path.into(), _lock: Some(Arc::new(lock)) })
+        Ok(Self { path: path.into(), lock: Some(Arc::new(lock)), is_new: false })
     }
 
     /// Returns the folder of a run that another process of the same run has locked.
     pub(super) fn beside(path: PathBuf) -> Self {
-        Self { path, _lock: None }
+        Self { path, lock: None, is_new: false }
     }
 
     /// Checks that `config` can go on with this run, as far as its files show without the data, so that a mistake is found
@@ -138,6 +153,26 @@ impl RunFolder {
         Ok(())
     }
 
+    /// Returns a guard that removes the folder with all files unless it is kept; `None` if the folder was there before.
+    pub(super) fn removed_unless_kept(&self) -> Option<Draft> {
+        self.is_new.then(|| Draft::of(&self.path))
+    }
+
+    /// Returns whether the folder was deleted or moved since it was opened, or is that of another run now.
+    pub(super) fn is_lost(&self) -> bool {
+        let is_missing = fs::metadata(self.path.join(CONFIG)).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        is_missing || self.lock.as_ref().is_some_and(|lock| lock.is_replaced(&self.path))
+    }
+
+    /// Makes the failure of a run whose folder [is lost](Self::is_lost).
+    pub(super) fn lost(&self) -> Failure {
+        Failure::stopped(format!(
+            "the folder of the run, {}, was deleted, moved or replaced while the run trained; the run ends here, and wrote \
+             nothing into another folder",
+            self.path.display()
+        ))
+    }
+
     /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
@@ -161,9 +196,10 @@ impl RunFolder {
     pub(super) fn write(&self, plan: &RunPlan, loaded: &Loaded) -> Result<(), Failure> {
         let text = toml::to_string_pretty(&PlanFile { header: plan.header(), plan }).failed()?;
         // The configuration first, and with an atomic rename: from then on the run can be resumed.
-        let (new, config) = (self.path.join(".config.toml"), self.path.join("config.toml"));
-        fs::write(&new, to_toml(loaded)).and_then(|()| fs::rename(&new, &config)).failed()?;
-        fs::write(self.path.join("plan.toml"), text).failed()
+        for (name, text) in [(CONFIG, to_toml(loaded)), ("plan.toml", text)] {
+            self.replace(name, |file| file.write_all(text.as_bytes()))?;
+        }
+        Ok(())
     }
 
     /// Writes the fingerprint of the utterances, with which a resumed run compares its data.
@@ -171,14 +207,28 @@ impl RunFolder {
     /// # Errors
     /// If the file cannot be written.
     pub(super) fn write_utterances(&self, corpus: &CorpusFingerprint) -> Result<(), Failure> {
-        let (new, file) = (self.path.join(".utterances.jsonl"), self.path.join(UTTERANCES));
-        let write = || {
-            let mut lines = BufWriter::new(File::create(&new)?);
-            corpus.write_lines(&mut lines)?;
-            lines.flush()?;
-            fs::rename(&new, &file)
-        };
-        write().failed()
+        self.replace(UTTERANCES, |file| corpus.write_lines(file))
+    }
+
+    /// Writes the file `name` of the folder whole, or not at all.
+    fn replace(&self, name: &str, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Failure> {
+        let path = self.path.join(name);
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()));
+        replace_file(&path, write).map_err(named).failed()
+    }
+}
+
+/// The disk of a run's checkpoints: writes nothing if the folder of the run is lost.
+#[derive(Debug)]
+pub(super) struct RunDisk(pub(super) RunFolder);
+
+impl Disk for RunDisk {
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        match self.0.is_lost() {
+            true => Err(ErrorKind::NotFound.into()),
+            false => RealDisk.write(path, bytes),
+        }
     }
 }
 
@@ -227,10 +277,24 @@ fn make_folder(path: &Path, reused: bool) -> Result<bool, Failure> {
     }
 }
 
+/// Makes a folder in the folder of a run, unless it exists. A run whose folder was deleted does not make it again.
+///
+/// # Errors
+/// A message, if the folder cannot be made.
+pub(super) fn make_subfolder(path: &Path) -> Result<(), String> {
+    match fs::create_dir(path) {
+        Err(error) if !(error.kind() == ErrorKind::AlreadyExists && path.is_dir()) => {
+            Err(format!("cannot make {}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns whether a folder is empty, except for files of a run that was killed before its configuration was complete.
 fn is_unused(path: &Path) -> bool {
     let Ok(mut entries) = fs::read_dir(path) else { return false };
-    entries.all(|entry| entry.is_ok_and(|entry| REMAINS.iter().any(|name| entry.file_name() == *name)))
+    let is_remains = |name: &str| REMAINS.contains(&name) || name.starts_with('.') && name.ends_with(".partial");
+    entries.all(|entry| entry.is_ok_and(|entry| is_remains(&entry.file_name().to_string_lossy())))
 }
 
 /// Returns the first path `runs/TASK-NUMBER` that does not exist.

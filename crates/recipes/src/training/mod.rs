@@ -48,6 +48,7 @@ use synthesis::Synthesis;
 use task::TrainingTask;
 use vocoding::Vocoding;
 
+use folder::RunDisk;
 pub use folder::{RunFolder, config_path, named_run};
 pub use planning::{PlannedRun, preview};
 pub use prediction::StepPrediction;
@@ -177,6 +178,8 @@ impl RunContext<'_> {
         display: &mut dyn RunDisplay,
     ) -> Result<TrainingOutcome, Failure> {
         let store = self.store();
+        // A run that fails before its first step leaves no folder.
+        let unstarted = self.folder.removed_unless_kept();
         let device = replica.device.clone();
         let mut trainer = self.trainer(task, replica)?;
         let found = if self.is_resumed { self.resume(&store, &mut trainer)? } else { None };
@@ -198,9 +201,16 @@ impl RunContext<'_> {
         let state = found.unwrap_or_else(|| self.initial_state());
         // The other replicas start at the same step.
         start_others(&trainer, Some(state.step))?;
-        let mut recorder = RunRecorder::open((&self.plan, self.device.is_host), &self.folder, &state, display)?;
+        let (host, place) = (self.device.is_host, (&self.folder, stop));
+        let mut recorder = RunRecorder::open((&self.plan, host), place, &state, display)?;
+        if let Some(folder) = unstarted {
+            folder.keep();
+        }
         let outcome = self.run_loop(task, &mut trainer, state, &store, stop, &mut recorder);
         recorder.finish();
+        if self.folder.is_lost() {
+            return Err(self.folder.lost());
+        }
         let outcome = outcome.failed()?;
         if outcome.ending == Ending::Stopped {
             write_report(self.folder.path(), RunStatus::Stopped)?;
@@ -254,23 +264,13 @@ impl RunContext<'_> {
         }
     }
 
-    /// Returns the state of a new run.
-    fn initial_state(&self) -> RunState {
-        RunState {
-            seed: self.plan.seed,
-            learned_on: self.plan.memory_scope(),
-            run: self.id.clone(),
-            fingerprint: self.prepared.fingerprint.clone(),
-            ..RunState::default()
-        }
-    }
-
     /// Returns the store of the run's checkpoints.
     fn store(&self) -> CheckpointStore {
         let training = &self.plan.training;
         let checkpoints = ModelFolder(self.folder.path()).checkpoints();
         CheckpointStore::new(checkpoints, training.keep_checkpoints)
             .with_keep_best(training.keep_best)
+            .with_disk(RunDisk(self.folder.clone()))
             .for_run(&self.id)
     }
 

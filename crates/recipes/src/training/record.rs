@@ -1,6 +1,8 @@
 //! Records a run: its events on disk, curves for TensorBoard, and totals for the summary.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use plimsoll_core::{Bytes, EndKind, TimeShares, error_chain, timing};
 use plimsoll_monitor::{Contention, RecordError, Recorder, RunSamples, TensorBoardFile, read_records};
@@ -12,6 +14,8 @@ use crate::plan::RunPlan;
 
 /// Name of the record, in the folder of a run.
 const RECORD: &str = "metrics.jsonl";
+/// Time between two looks for the folder of the run.
+const LOOKS: Duration = Duration::from_secs(1);
 
 /// Shows a run to a person while it trains. The default methods show nothing.
 pub trait RunDisplay {
@@ -55,6 +59,10 @@ pub(super) struct RunRecorder<'a> {
     is_host: bool,
     /// Samples of the machine; `None` on the CPU, and where they cannot be written.
     samples: Option<RunSamples>,
+    /// Folder of the run, and the flag that stops the run if the folder is lost.
+    folder: (RunFolder, &'a AtomicBool),
+    /// Time at which the folder was looked for.
+    looked: Instant,
     /// Last completed step.
     step: u64,
     /// Whether the end of the run is recorded.
@@ -109,12 +117,13 @@ impl Totals {
 
 impl<'a> RunRecorder<'a> {
     /// Opens the record of a run at `state` to append to it, and starts the display. `is_host`: whether the CPU computes.
+    /// Sets `stop` if the folder is deleted or replaced while the run trains.
     ///
     /// # Errors
     /// If the files cannot be opened.
     pub(super) fn open(
         (plan, is_host): (&RunPlan, bool),
-        folder: &RunFolder,
+        (folder, stop): (&RunFolder, &'a AtomicBool),
         state: &RunState,
         display: &'a mut dyn RunDisplay,
     ) -> Result<Self, Failure> {
@@ -134,6 +143,8 @@ impl<'a> RunRecorder<'a> {
             contention: Contention::new(),
             is_host,
             samples,
+            folder: (folder.clone(), stop),
+            looked: Instant::now(),
             step,
             has_ended: false,
             totals,
@@ -220,6 +231,17 @@ impl RunRecorder<'_> {
 }
 
 impl RunRecorder<'_> {
+    /// Stops the run if its folder is gone, so that it does not go on for hours without a place for its result.
+    fn look_for_folder(&mut self) {
+        if self.looked.elapsed() >= LOOKS {
+            self.looked = Instant::now();
+            let (folder, stop) = &self.folder;
+            if folder.is_lost() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Returns `event` with the time that other processes took as theirs.
     fn with_lost_time(&mut self, mut event: Event) -> Event {
         if let Event::Step(StepEvent { times, .. }) | Event::Ended { times, .. } = &mut event {
@@ -247,6 +269,7 @@ impl Observer for RunRecorder<'_> {
     fn observe(&mut self, event: &Event) {
         self.step = event.step().filter(|_| matches!(event, Event::Step(_))).unwrap_or(self.step);
         self.has_ended |= matches!(event, Event::Ended { .. });
+        self.look_for_folder();
         let event = &self.with_lost_time(event.clone());
         self.totals.add(event, self.hop_seconds);
         self.display.show(event, &self.totals);

@@ -123,6 +123,17 @@ impl RunContext<'_> {
     pub(super) fn resume<M: Task>(
         &self,
         store: &CheckpointStore,
+    /// Returns the state of a new run.
+    pub(super) fn initial_state(&self) -> RunState {
+        RunState {
+            seed: self.plan.seed,
+            learned_on: self.plan.memory_scope(),
+            run: self.id.clone(),
+            fingerprint: self.prepared.fingerprint.clone(),
+            ..RunState::default()
+        }
+    }
+
         trainer: &mut Trainer<M>,
     ) -> Result<Option<RunState>, Failure> {
         let (checkpoint, damaged) = match store.newest() {

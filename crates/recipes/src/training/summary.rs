@@ -1,8 +1,10 @@
 //! Makes the summary of a complete run.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
+use plimsoll_core::replace_file;
 use plimsoll_monitor::{RecordError, ReportPage, RunData, RunStatus, Summary};
 use plimsoll_train::RunState;
 
@@ -26,8 +28,8 @@ pub(super) fn is_of_step(folder: &Path, step: u64) -> bool {
 pub(super) fn write_report(folder: &Path, status: RunStatus) -> Result<(), Failure> {
     let Some(mut run) = RunData::read(folder) else { return Ok(()) };
     run.report.status = status;
-    let (draft, path) = (folder.join(".report.html"), folder.join("report.html"));
-    let written = fs::write(&draft, ReportPage::new(&[run]).to_html()).and_then(|()| fs::rename(&draft, &path));
+    let (path, page) = (folder.join("report.html"), ReportPage::new(&[run]).to_html());
+    let written = replace_file(&path, |file| file.write_all(page.as_bytes()));
     written.map_err(|source| RecordError::Io { path, source }).failed()
 }
 

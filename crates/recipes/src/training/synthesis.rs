@@ -1,7 +1,6 @@
 //! Trains a synthesizer. Its validation score comes from free synthesis of held-out texts, which is saved as sound and
 //! pictures.
 
-use std::fs;
 use std::path::Path;
 
 use burn::module::Module;
@@ -15,6 +14,7 @@ use plimsoll_speech::{EvaluationError, ModelFolder, ModelMetadata};
 use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
+use super::folder::make_subfolder;
 use super::pictures::{self, AttentionPicture, Mels};
 use super::task::{FinalScores, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
@@ -92,7 +92,7 @@ impl<C: SpeechConfig> Synthesis<C> {
     ) -> Result<(), String> {
         let count = run.plan.config.training.samples as usize;
         let folder = run.folder.path().join("samples");
-        fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        make_subfolder(&folder)?;
         let pipeline = SpeechPipeline::new(model.clone(), &self.metadata(run)).map_err(|error| error.to_string())?;
         let rate = pipeline.sample_rate();
         for (number, spoken) in synthesis.utterances.iter().take(count).enumerate() {

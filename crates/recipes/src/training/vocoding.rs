@@ -1,7 +1,6 @@
 //! Trains a vocoder. Its validation score is the distance between held-out recordings and the sound that it makes of their
 //! log-mels, which is saved.
 
-use std::fs;
 use std::path::Path;
 
 use burn::module::Module;
@@ -15,6 +14,7 @@ use plimsoll_speech::vocoder::{
 use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
+use super::folder::make_subfolder;
 use super::task::{FinalScores, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
@@ -50,7 +50,7 @@ impl Vocoding {
     fn write_samples(&self, evaluated: &[VocodedUtterance], step: u64, run: &RunContext<'_>) -> Result<(), String> {
         let count = run.plan.config.training.samples as usize;
         let folder = run.folder.path().join("samples");
-        fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        make_subfolder(&folder)?;
         let rate = run.plan.features.sample_rate;
         let write = |name: String, samples: &[f32]| {
             write_wav(&folder.join(name), samples, rate).map_err(|error| error.to_string())

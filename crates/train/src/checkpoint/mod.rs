@@ -188,7 +188,9 @@ impl CheckpointStore {
             move |source| CheckpointError::Io { path, source }
         };
         recover_folder(&self.folder).map_err(io(&self.folder))?;
-        fs::create_dir_all(&partial).map_err(io(&partial))?;
+        // Not the folders above: a run whose folder was deleted does not make it again.
+        make_folder(&self.folder).map_err(io(&self.folder))?;
+        make_folder(&partial).map_err(io(&partial))?;
         if let Err(error) = self.fill(&partial, snapshot) {
             // The partial files take space that the user may need.
             let _ = fs::remove_dir_all(&partial);
@@ -353,6 +355,14 @@ impl CheckpointStore {
             removed.map_err(|source| CheckpointError::Io { path, source })?;
         }
         Ok(())
+    }
+}
+
+/// Makes a folder in a folder that exists, unless it is there.
+fn make_folder(path: &Path) -> std::io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
     }
 }
 

@@ -6,7 +6,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use crate::issue::IssueKind;
-use plimsoll_audio::{AudioPart, AudioSource, open_regular_file};
+use plimsoll_audio::{AudioPart, AudioSource};
+use plimsoll_core::open_regular_file;
 
 /// Position in an archive, with the row of `wav.scp` that names it.
 struct Place<'a> {

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use memchr::{memchr, memchr_iter, memrchr};
-use plimsoll_audio::open_regular_file;
 use plimsoll_core::SampleId;
+use plimsoll_core::open_regular_file;
 use rayon::prelude::*;
 
 use super::fields::{Fields, Times};
