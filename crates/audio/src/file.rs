@@ -35,6 +35,15 @@ pub struct Audio {
 }
 
 impl Audio {
+    /// Returns whether all samples are equal but for differences below -80 dB of full scale: nothing can be heard.
+    pub fn is_silent(&self) -> bool {
+        let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
+        for &sample in &self.samples {
+            (least, most) = (least.min(sample), most.max(sample));
+        }
+        most - least < 2.0 * SILENCE
+    }
+
     /// Returns the length of the audio.
     pub fn duration(&self) -> Seconds {
         Samples(self.samples.len() as u64).at(self.rate)
@@ -186,6 +195,9 @@ pub enum AudioError {
     /// The audio file holds no samples.
     #[error("audio file {} is empty", .0.display())]
     Empty(PathBuf),
+    /// All samples of the audio are equal, so nothing can be heard; see [`Audio::is_silent`].
+    #[error("the audio of {} is silent", .0.display())]
+    Silent(PathBuf),
     /// The header of a WAV file gives more bytes than the file holds.
     #[error("audio file {} is truncated: its header promises {promised} bytes of audio, the file has {found}", file.display())]
     Truncated {
@@ -217,6 +229,9 @@ pub enum AudioError {
         source: io::Error,
     },
 }
+
+/// Largest distance of silent samples from their mean: 80 dB below full scale.
+const SILENCE: f32 = 1e-4;
 
 /// Accepted sample rates in hertz. Other rates come from broken headers, and a resampler for them would need gigabytes.
 const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
@@ -255,6 +270,19 @@ pub fn read_audio(path: impl AsRef<Path>, rate: u32) -> Result<Audio, AudioError
 /// When `rate` is zero.
 pub fn read_audio_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u32) -> Result<Audio, AudioError> {
     Ok(at_rate(read_segment(path.as_ref(), segment)?, rate))
+}
+
+/// Reads a segment as [`read_audio_segment`] does, and refuses silence.
+///
+/// # Errors
+/// In the same cases as [`read_audio_segment`], and [`AudioError::Silent`] if the segment [is silent](Audio::is_silent).
+///
+/// # Panics
+/// When `rate` is zero.
+pub fn read_heard_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u32) -> Result<Audio, AudioError> {
+    let path = path.as_ref();
+    let audio = read_segment(path, segment)?;
+    if audio.is_silent() { Err(AudioError::Silent(path.into())) } else { Ok(at_rate(audio, rate)) }
 }
 
 /// Reads the format, sample rate, channels and length of an audio file without decoding it.
@@ -298,7 +326,7 @@ fn is_wav(path: &Path) -> Result<bool, AudioError> {
     if first.is_empty() {
         return Err(AudioError::Empty(path.into()));
     }
-    Ok(matches!(&*first, b"RIFF"))
+    Ok(matches!(&*first, b"RIFF" | b"RF64" | b"BW64"))
 }
 
 fn unreadable(path: &Path, source: io::Error) -> AudioError {

@@ -17,7 +17,7 @@ pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Nor
 pub use file::{
     Audio, AudioError, AudioInfo, AudioKind, AudioPart, AudioReader, AudioSegment, AudioSource, AudioStream,
     DURATION_TOLERANCE, PackedPage, PageCompression, RawAudio, RawEncoding, WavStream, audio_info, flac_bytes,
-    quick_audio_info, read_audio, read_audio_segment, read_recording, wav_bytes, write_wav,
+    quick_audio_info, read_audio, read_audio_segment, read_heard_segment, read_recording, wav_bytes, write_wav,
 };
 pub use resample::{ResampleStream, resample};
 pub use vocoder::{Vocoder, VocoderError};

@@ -1,12 +1,11 @@
 //! Checks a listing: audio files exist, are as long as listed, and fit the limits of a run.
 
 mod files;
+mod silence;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll_core::{Seconds, error_chain};
-use rayon::prelude::*;
 
 use crate::import::{Entries, Entry, Imported, Listing};
 use crate::issue::{Issue, IssueKind};
@@ -14,8 +13,9 @@ use crate::select::{Limits, broken_limit, count_by_name, judge};
 use crate::table::Row;
 use crate::utterances::Utterances;
 use files::AudioFiles;
-use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
+use plimsoll_audio::AudioError;
 use plimsoll_text::Tokenizer;
+use silence::{decode_all, probe_all};
 
 /// Depth of a check: how much of each audio file is read. Deeper checks find more and take longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,10 +23,11 @@ pub enum CheckDepth {
     /// Checks only whether the audio file exists. A file is opened only where the list has no duration, or gives the
     /// sample rate of the file.
     Exists,
-    /// Reads the header of each audio file, so wrong durations are found.
+    /// Reads the header of each audio file, so wrong durations are found, and a stretch of each WAV file, so silent ones are
+    /// found.
     #[default]
     Header,
-    /// Decodes every sample of each audio file, so damaged and silent audio is found.
+    /// Decodes every sample of each audio file, so damaged and silent audio of every format is found.
     Decode,
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn check_lists(imported: Imported, options: &CheckOptions<'_>, progre
         found.insert(place, entries.push_replacement(&entry));
     }
     checked.issues = issues;
-    checked.add_found(found, entries, options, progress);
+    checked.add_found(found, (entries, &files), options, progress);
     checked
 }
 
@@ -153,7 +154,13 @@ fn replacements(
 
 impl Checked {
     /// Adds the entries whose audio files are long enough.
-    fn add_found(&mut self, mut found: Vec<Row>, entries: Entries, options: &CheckOptions<'_>, progress: Progress<'_>) {
+    fn add_found(
+        &mut self,
+        mut found: Vec<Row>,
+        (entries, files): (Entries, &AudioFiles),
+        options: &CheckOptions<'_>,
+        progress: Progress<'_>,
+    ) {
         let table = entries.table();
         let with_rates = if table.has_rates() { &*found } else { &[] };
         for resampled in with_rates.iter().filter_map(|&row| table.record(row).resampled) {
@@ -161,7 +168,8 @@ impl Checked {
         }
         let mut decoded = match options.depth {
             CheckDepth::Decode => decode_all(&found, &entries, progress),
-            CheckDepth::Exists | CheckDepth::Header => Vec::new(),
+            CheckDepth::Header => probe_all(&found, &entries, files),
+            CheckDepth::Exists => Vec::new(),
         };
         let content = |index: usize| (table.text(found[index]), table.seconds(found[index]));
         let mut faulty = Vec::new();
@@ -199,30 +207,10 @@ fn text_or_limit_issue(text: &str, duration: Seconds, options: &CheckOptions<'_>
         .or_else(|| broken_limit(text, duration, &options.limits))
 }
 
-/// Upper limit of the absolute value of silent samples: 80 dB below full scale.
-const SILENCE: f32 = 1e-4;
-
-/// Decodes every utterance in parallel, and returns for each the issue of its audio, if any.
-fn decode_all(found: &[Row], entries: &Entries, progress: Progress<'_>) -> Vec<Option<IssueKind>> {
-    let done = AtomicUsize::new(0);
-    let decode = |&row: &Row| {
-        let record = entries.table().record(row);
-        let stretch = AudioSegment { offset: record.offset, duration: Some(entries.table().seconds(row)) };
-        // Any rate shows silence and damage; 8 kHz is the cheapest.
-        let issue = match read_audio_segment(record.audio, stretch, 8_000) {
-            Err(error) => Some(audio_issue(&error)),
-            Ok(audio) if audio.samples.iter().all(|sample| sample.abs() < SILENCE) => Some(IssueKind::Silent),
-            Ok(_) => None,
-        };
-        progress(done.fetch_add(1, Ordering::Relaxed) + 1, found.len());
-        issue
-    };
-    found.par_iter().map(decode).collect()
-}
-
 fn audio_issue(error: &AudioError) -> IssueKind {
     match error {
         AudioError::NotFound(file) => IssueKind::MissingAudio(file.clone()),
+        AudioError::Silent(_) => IssueKind::Silent,
         error => IssueKind::UnreadableAudio(error_chain(error)),
     }
 }
@@ -295,6 +283,34 @@ mod tests {
     ! too little audio for the text: manifest.jsonl:9: `fast`: too little audio for the text: 17 frames needed, 10 there
     2 WAV, 8000 Hz, 1 channel
     "#);
+    }
+
+    #[test]
+    fn silent_wav_files_are_found_without_decoding_all() {
+        let seen = seen(CheckDepth::Header);
+        assert!(seen.contains("! silence: manifest.jsonl:7: `still`: its audio is silent"), "{seen}");
+        let folder = TempDir::new().unwrap();
+        let pause = [tone(300.0, 0.5, 8_000), vec![0.0; 8_000], tone(300.0, 0.5, 8_000)].concat();
+        let click: Vec<f32> = (0..8_000).map(|n| if n == 3 { 0.01 } else { 0.0 }).collect();
+        let hum: Vec<f32> = (0..8_000).map(|n| 0.25 + 5e-5 * (n % 2) as f32).collect();
+        let sounds = [
+            ("pause", pause),
+            ("click", click),
+            ("zero", vec![0.0; 80]),
+            ("constant", vec![0.25; 8_000]),
+            ("hum", hum),
+        ];
+        for (name, samples) in &sounds {
+            write_wav(&folder.path().join(format!("{name}.wav")), samples, 8_000);
+            fs::write(folder.path().join(format!("{name}.txt")), "one").unwrap();
+        }
+        for depth in [CheckDepth::Header, CheckDepth::Decode] {
+            let options = CheckOptions { depth, ..CheckOptions::default() };
+            let checked = check(import(folder.path(), &ImportOptions::default()).unwrap(), &options, &|_, _| {});
+            let usable: Vec<&str> = checked.utterances.iter().map(|utterance| utterance.id).collect();
+            assert_eq!(usable, ["click", "pause"], "{depth:?}");
+            assert_eq!(checked.counts(), BTreeMap::from([("silence", 3)]), "{depth:?}");
+        }
     }
 
     #[test]

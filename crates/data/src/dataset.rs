@@ -9,7 +9,7 @@ use crate::augment::{Augment, AugmentError};
 use crate::batching::SampleMeta;
 use crate::store::{Store, StoreKey};
 use crate::utterances::{UtteranceRef, Utterances};
-use plimsoll_audio::{Audio, AudioError, AudioSegment, LogMel, buffers, read_audio_segment, resample};
+use plimsoll_audio::{Audio, AudioError, AudioSegment, LogMel, buffers, read_heard_segment, resample};
 use plimsoll_text::Tokenizer;
 use rayon::prelude::*;
 
@@ -287,7 +287,7 @@ impl Dataset {
     /// off.
     ///
     /// # Errors
-    /// When the audio of the utterance, or of its voice reference, cannot be read.
+    /// When the audio of the utterance, or of its voice reference, cannot be read or is silent.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
@@ -413,7 +413,8 @@ impl Dataset {
     fn audio(&self, index: usize) -> Result<Audio, AudioError> {
         let UtteranceRef { audio, offset, duration, .. } = self.utterances.get(index);
         let stretch = AudioSegment { offset, duration: Some(duration) };
-        read_audio_segment(audio, stretch, self.log_mel.config().sample_rate)
+        // A model learns nothing from silence with a text, and a file of zeros is a failed recording.
+        read_heard_segment(audio, stretch, self.log_mel.config().sample_rate)
     }
 }
 

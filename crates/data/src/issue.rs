@@ -244,7 +244,7 @@ pub enum IssueKind {
         /// Length of the audio file.
         length: Seconds,
     },
-    /// Every sample of the audio is below -80 dB of full scale.
+    /// All samples of the audio are equal but for -80 dB of full scale.
     #[error("its audio is silent")]
     Silent,
 

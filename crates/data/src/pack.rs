@@ -218,6 +218,7 @@ fn pack_into(
 fn issue(error: &AudioError) -> IssueKind {
     match error {
         AudioError::NotFound(file) => IssueKind::MissingAudio(file.clone()),
+        AudioError::Silent(_) => IssueKind::Silent,
         error => IssueKind::UnreadableAudio(error_chain(error)),
     }
 }

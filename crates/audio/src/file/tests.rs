@@ -225,6 +225,33 @@ fn errors_name_the_file_and_what_is_wrong() {
     assert_eq!(read_recording("no/such.wav").unwrap_err().to_string(), "audio file no/such.wav does not exist");
 }
 
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_read() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    assert!(std::process::Command::new("mkfifo").arg(path("pipe.wav")).status().unwrap().success());
+    fs::create_dir(path("folder.wav")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", path("zero.wav")).unwrap();
+    for (name, expected) in [
+        ("folder.wav", "it is a folder, not a file"),
+        ("pipe.wav", "it is a named pipe, not a file"),
+        ("zero.wav", "it is a device, not a file"),
+    ] {
+        let path = path(name);
+        for error in [
+            read_recording(&path).unwrap_err(),
+            read_audio(&path, 8_000).unwrap_err(),
+            read_audio_segment(&path, AudioSegment::default(), 8_000).unwrap_err(),
+            read_heard_segment(&path, AudioSegment::default(), 8_000).unwrap_err(),
+            audio_info(&path).unwrap_err(),
+        ] {
+            let message = plimsoll_core::error_chain(&error);
+            assert!(message.starts_with("cannot read audio file ") && message.contains(expected), "{message}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn broken_headers_never_panic(changes in prop::collection::vec((0usize..60, any::<u8>()), 1..6), keep in 0usize..61) {

@@ -146,6 +146,11 @@ impl AudioFiles {
         }
     }
 
+    /// Returns the format of an audio file; `None` if it was not opened or cannot be read.
+    pub(super) fn kind(&self, audio: &Path) -> Option<AudioKind> {
+        self.opened.get(audio)?.as_ref().ok().map(|info| info.kind)
+    }
+
     /// Counts the opened files of each format.
     pub(super) fn formats(&self) -> BTreeMap<String, usize> {
         let mut formats = BTreeMap::new();

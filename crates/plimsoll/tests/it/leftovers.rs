@@ -1,5 +1,5 @@
-//! Accidents with files: a full disk, a signal, a run folder that is deleted, and paths that are no files. Nothing half
-//! stays, and nothing hangs.
+//! Accidents with files: a full disk, a signal, a run folder that is deleted, paths that are no files, and silent recordings.
+//! Nothing half stays, and nothing hangs.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -262,4 +262,37 @@ fn paths_that_are_no_files_are_refused_at_once() {
         .current_dir(dir.path(""))
         .status();
     assert!(status.unwrap().success());
+}
+
+/// Replaces the samples of a recording by zeros.
+fn silence(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[44..].fill(0);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn silent_recordings_are_left_out_and_named() {
+    let dir = TestFolder::new();
+    dir.run(&["corpus", "make", "--out", "c", "--utterances", "40", "--speakers", "4"]).success();
+    let wavs = names(&dir.path("c/wavs"));
+    silence(&dir.path("c/wavs").join(&wavs[7]));
+    let check = dir.run(&["data", "check", "c"]).success();
+    assert!(check.stdout.contains("40 utterances listed, 39 usable"), "{}", check.stdout);
+    assert!(check.stdout.contains("1 not usable: silence"), "{}", check.stdout);
+    assert!(check.stdout.contains(wavs[7].trim_end_matches(".wav")), "{}", check.stdout);
+    let import = dir.run(&["data", "import", "c", "--out", "list.jsonl"]).success();
+    assert!(import.stdout.contains("40 utterances listed, 39 usable"), "{}", import.stdout);
+    for task in [SMALL, SMALL_VOICE] {
+        let name = if task == SMALL { "asr" } else { "tts" };
+        let run = ["--manifest", "c/manifest.jsonl", "--epochs", "1", "--name", name];
+        let output = dir.run(&[&["train"], task, &run].concat()).success();
+        assert!(output.stderr.contains("is silent"), "{name}: {}", output.stderr);
+        let left_out = dir.json(&format!("runs/{name}/summary.json"))["left_out"].to_string();
+        assert!(left_out.contains("silent"), "{name}: {left_out}");
+    }
+    wavs.iter().for_each(|name| silence(&dir.path("c/wavs").join(name)));
+    assert_eq!(dir.run(&["data", "check", "c"]).code, Some(2));
+    let output = dir.run(&[&["train"], SMALL, &["--manifest", "c/manifest.jsonl", "--steps", "9"]].concat());
+    assert!(output.code != Some(0) && output.stderr.contains("silent"), "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! Header of a WAV file: finds the format and the position of the audio.
+//! Header of a WAV file, also of more than 4 GiB (RF64, BW64): finds the format and the position of the audio.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
@@ -31,6 +31,8 @@ impl Header {
             return Err(hound::Error::FormatError("no WAVE tag found"));
         }
         let riff_size = size_at(&riff, 4);
+        let is_long = LONG.contains(&&riff[..4]);
+        let mut long_sizes = LongSizes::default();
         let mut format: Option<Vec<u8>> = None;
         for _ in 0..MAX_CHUNKS {
             let mut chunk = [0; 8];
@@ -39,8 +41,16 @@ impl Header {
             match &chunk[..4] {
                 b"data" => {
                     let format = format.ok_or(hound::Error::FormatError("missing fmt chunk"))?;
-                    let audio_bytes = (!is_unknown(size, riff_size)).then_some(u64::from(size));
+                    let known = || (!is_unknown(size, riff_size)).then_some(u64::from(size));
+                    let audio_bytes = if size == u32::MAX && is_long { long_sizes.audio } else { known() };
                     return Self::new(&format, reader.stream_position()?, audio_bytes);
+                }
+                b"ds64" if is_long => {
+                    let needed = size.min(LONG_SIZES_BYTES);
+                    let mut bytes = Vec::new();
+                    reader.by_ref().take(needed.into()).read_to_end(&mut bytes)?;
+                    long_sizes = LongSizes::read(&bytes);
+                    skip(reader, u64::from(size - needed), u64::from(size))?;
                 }
                 b"fmt " => {
                     let mut bytes = Vec::new();
@@ -49,9 +59,13 @@ impl Header {
                         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                     }
                     format = Some(bytes);
-                    skip(reader, size - needed, size)?;
+                    skip(reader, u64::from(size - needed), u64::from(size))?;
                 }
-                _ => skip(reader, size, size)?,
+                id => {
+                    let long = if size == u32::MAX && is_long { long_sizes.of(id) } else { None };
+                    let size = long.unwrap_or(size.into());
+                    skip(reader, size, size)?;
+                }
             }
         }
         Err(hound::Error::FormatError("it has no audio in its first chunks"))
@@ -83,6 +97,41 @@ impl Header {
             }
             _ => Ok(Self { spec, value_bytes, start, audio_bytes }),
         }
+    }
+}
+
+/// First bytes of WAV files whose sizes can have 64 bits, in a chunk `ds64`: by EBU Tech 3306 and ITU-R BS.2088.
+const LONG: [&[u8]; 2] = [b"RF64", b"BW64"];
+
+/// Bytes of a chunk `ds64` that are read: three sizes, and a table of as many chunks as any file has.
+const LONG_SIZES_BYTES: u32 = 28 + 12 * 64;
+
+/// Sizes of 64 bits in a chunk `ds64`. They count where the size of a chunk is `0xFFFFFFFF`.
+#[derive(Default)]
+struct LongSizes {
+    /// Bytes of audio; `None` if the program that wrote the file did not know them.
+    audio: Option<u64>,
+    /// Sizes of other chunks, by their names.
+    others: Vec<([u8; 4], u64)>,
+}
+
+impl LongSizes {
+    /// Reads the content of the chunk. What is missing at its end stays unknown.
+    fn read(bytes: &[u8]) -> Self {
+        let number = |at: usize| {
+            let bytes = bytes.get(at..at + 8)?;
+            Some(u64::from(size_at(bytes, 0)) | u64::from(size_at(bytes, 4)) << 32)
+        };
+        let entry = |at: usize| Some((bytes.get(at..at + 4)?.try_into().ok()?, number(at + 4)?));
+        Self {
+            // A size that was never written is zero, or all ones.
+            audio: number(8).filter(|size| !matches!(*size, 0 | u64::MAX)),
+            others: (28..bytes.len()).step_by(12).map_while(entry).collect(),
+        }
+    }
+
+    fn of(&self, chunk: &[u8]) -> Option<u64> {
+        self.others.iter().find(|(id, _)| id.as_slice() == chunk).map(|(_, size)| *size)
     }
 }
 
@@ -152,8 +201,9 @@ impl<R: BufRead> Seek for ForwardReader<R> {
 
 /// Skips the remaining bytes of a chunk of `size` bytes, with the zero byte that follows a chunk of odd size. Some
 /// programs do not write that byte.
-fn skip(reader: &mut (impl BufRead + Seek), remaining: u32, size: u32) -> io::Result<()> {
-    reader.seek_relative(remaining.into())?;
+fn skip(reader: &mut (impl BufRead + Seek), remaining: u64, size: u64) -> io::Result<()> {
+    let remaining = i64::try_from(remaining).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+    reader.seek_relative(remaining)?;
     if size % 2 == 1 && reader.fill_buf()?.first() == Some(&0) {
         reader.consume(1);
     }

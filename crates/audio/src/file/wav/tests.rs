@@ -72,7 +72,63 @@ fn read(bytes: &[u8]) -> Result<Audio, AudioError> {
     Ok(whole)
 }
 
+/// Makes a file with sizes of 64 bits of a RIFF file: with the chunk `ds64`, in which the audio has `audio` bytes, and
+/// where `table` is set with the size of a chunk before the audio.
+fn with_long_sizes(bytes: &[u8], magic: &[u8; 4], audio: u64, table: bool) -> Vec<u8> {
+    let place = position_of_audio(bytes);
+    let other = [b"cue ", &u32::MAX.to_le_bytes()[..], &[7; 24]].concat();
+    let (entry, other) = match table {
+        true => ([b"cue ", &24u64.to_le_bytes()[..]].concat(), &other[..]),
+        false => (Vec::new(), &[][..]),
+    };
+    let content = [
+        &(bytes.len() as u64).to_le_bytes()[..],
+        &audio.to_le_bytes(),
+        &audio.to_le_bytes(),
+        &u32::from(table).to_le_bytes(),
+        &entry,
+    ]
+    .concat();
+    let ds64 = [b"ds64", &(content.len() as u32).to_le_bytes()[..], &content].concat();
+    let parts = [
+        magic,
+        &u32::MAX.to_le_bytes()[..],
+        b"WAVE",
+        &ds64,
+        &bytes[12..place],
+        other,
+        b"data",
+        &u32::MAX.to_le_bytes(),
+        &bytes[place + 8..],
+    ];
+    parts.concat()
+}
+
 proptest! {
+    #[test]
+    fn sizes_of_64_bits_are_read(
+        encoding in 0usize..5, frames in 1usize..40, is_bw64 in any::<bool>(), table in any::<bool>(), more in 0usize..9,
+    ) {
+        let plain = stereo(encoding, frames);
+        let expected = read(&plain).unwrap();
+        let audio = (plain.len() - position_of_audio(&plain) - 8) as u64;
+        let magic = if is_bw64 { b"BW64" } else { b"RF64" };
+        // What follows the audio is no audio.
+        let long = [with_long_sizes(&plain, magic, audio, table), vec![99; more]].concat();
+        prop_assert_eq!(&read(&long).unwrap(), &expected);
+        for unknown in [0, u64::MAX] {
+            prop_assert_eq!(&read(&with_long_sizes(&plain, magic, unknown, table)).unwrap(), &expected);
+        }
+        // A program that begins with this form for long recordings keeps the size of a short one in its place.
+        let mut short = with_long_sizes(&plain, magic, 1, table);
+        let size_at = position_of_audio(&short) + 4;
+        short[size_at..size_at + 4].copy_from_slice(&(audio as u32).to_le_bytes());
+        prop_assert_eq!(&read(&short).unwrap(), &expected);
+        let truncated = with_long_sizes(&plain, magic, audio + (5 << 32) * 8, table);
+        let error = read(&truncated).unwrap_err();
+        prop_assert!(matches!(error, AudioError::Truncated { promised, .. } if promised > 5 << 32), "{error}");
+    }
+
     #[test]
     fn unknown_sizes_and_odd_chunks_give_the_same_samples(
         encoding in 0usize..5, frames in 1usize..40, riff in prop::sample::select(vec![0, 36, 0x7FFF_F024, u32::MAX]),
