@@ -9,19 +9,23 @@ use plimsoll_core::SampleId;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::audio_identity::{AudioIdentity, identities};
 use crate::store::{KeyBuilder, StoreKey, write_key_part};
 use crate::utterances::{UtteranceRef, Utterances};
 
 /// Content of the utterances of a run, in the order in which batches are made of them: ids, texts, times, speakers and
 /// languages, and which utterances are held out.
 ///
-/// The paths of audio files do not count, so a corpus can move.
+/// The paths and times of audio files do not count, so a corpus can move. Their content counts after
+/// [`with_audio`](Self::with_audio).
 #[derive(Clone, Debug, Default)]
 pub struct CorpusFingerprint {
     /// Utterances with their ids, and whether they are held out.
     sides: Vec<(Utterances, bool)>,
     /// Hash of everything besides the id, for each utterance in order.
     sums: Vec<u64>,
+    /// Identity of the audio of each utterance in order; empty if it is not known.
+    audio: Vec<AudioIdentity>,
     summary: OnceLock<String>,
 }
 
@@ -32,6 +36,9 @@ struct Entry<'a> {
     /// Hash of everything besides the id, in hexadecimal.
     sum: Cow<'a, str>,
     held_out: bool,
+    /// Identity of the audio; absent in the files of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    audio: Option<Cow<'a, str>>,
 }
 
 impl CorpusFingerprint {
@@ -45,7 +52,36 @@ impl CorpusFingerprint {
             let sum_of = |bytes: &mut Vec<u8>, index| sum(side.get(index), bytes);
             sums.par_extend((0..side.len()).into_par_iter().map_init(Vec::new, sum_of));
         }
-        Self { sides, sums, summary: OnceLock::new() }
+        Self { sides, sums, audio: Vec::new(), summary: OnceLock::new() }
+    }
+
+    /// Adds the content of the audio files: of each its size, and parts of the content of up to 10,000 files.
+    #[must_use]
+    pub fn with_audio(mut self) -> Self {
+        self.audio = self.sides.iter().flat_map(|(side, _)| identities(side)).collect();
+        self
+    }
+
+    /// Returns a hash of the content of all audio files; `None` if it is not known.
+    pub fn audio_summary(&self) -> Option<String> {
+        let mut key = KeyBuilder::default();
+        self.audio.iter().for_each(|identity| key.add(&identity.to_bytes()));
+        (!self.audio.is_empty()).then(|| key.finish().short())
+    }
+
+    /// Returns the ids of the utterances that `earlier` has too, with other audio; none if the audio of one of the
+    /// fingerprints is not known.
+    pub fn changed_audio(&self, earlier: &Self) -> Vec<&str> {
+        // By the hash of an id, because a list may be long.
+        let with_audio = |of: &Self| -> HashMap<SampleId, AudioIdentity> {
+            of.entries().zip(&of.audio).map(|((id, ..), audio)| (SampleId::from_name(id), *audio)).collect()
+        };
+        let before = with_audio(earlier);
+        let is_changed = |(id, audio): &(&str, AudioIdentity)| {
+            before.get(&SampleId::from_name(id)).is_some_and(|before| !before.may_equal(*audio))
+        };
+        let now = self.entries().zip(&self.audio).map(|((id, ..), audio)| (id, *audio));
+        now.filter(is_changed).map(|(id, _)| id).collect()
     }
 
     /// Returns the ids in order, with the hashes, and whether they are held out.
@@ -92,8 +128,8 @@ impl CorpusFingerprint {
     /// When `out` cannot be written.
     pub fn write_lines(&self, mut out: impl Write) -> io::Result<()> {
         let mut lines = Vec::with_capacity(2 * LINES_BYTES);
-        for (id, sum, held_out) in self.entries() {
-            write_line(&mut lines, id, sum, held_out)?;
+        for (index, (id, sum, held_out)) in self.entries().enumerate() {
+            write_line(&mut lines, (id, sum, held_out), self.audio.get(index).copied())?;
             if lines.len() >= LINES_BYTES {
                 out.write_all(&lines)?;
                 lines.clear();
@@ -117,17 +153,21 @@ impl CorpusFingerprint {
         let mut ids = Utterances::builder();
         while lines.read_until(b'\n', &mut line)? > 0 {
             let entry = std::str::from_utf8(&line).ok().and_then(|line| usual_line(line).or_else(|| any_line(line)));
-            let Some((id, sum, held_out)) = entry else { return Ok(None) };
+            let Some(Line { id, sum, held_out, audio }) = entry else { return Ok(None) };
             if held_out != is_held {
                 side.push((std::mem::take(&mut ids).finish(), is_held));
                 is_held = held_out;
             }
             ids.push(UtteranceRef { id: &id, ..UtteranceRef::default() });
             found.sums.push(sum);
+            found.audio.extend(audio);
             line.clear();
         }
         side.push((ids.finish(), is_held));
         found.sides = side;
+        if found.audio.len() != found.sums.len() {
+            found.audio.clear();
+        }
         Ok(Some(found))
     }
 
@@ -206,30 +246,55 @@ const LINES_BYTES: usize = 1 << 16;
 const BEFORE_ID: &str = "{\"id\":\"";
 const BEFORE_SUM: &str = "\",\"sum\":\"";
 const BEFORE_SIDE: &str = "\",\"held_out\":";
+const BEFORE_AUDIO: &str = ",\"audio\":\"";
+
+/// What a line says of an utterance.
+struct Line<'a> {
+    id: Cow<'a, str>,
+    sum: u64,
+    held_out: bool,
+    audio: Option<AudioIdentity>,
+}
 
 /// Whether JSON writes a text as it is.
 fn is_plain(text: &str) -> bool {
     text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
 }
 
-fn write_line(lines: &mut Vec<u8>, id: &str, sum: u64, held_out: bool) -> io::Result<()> {
+fn write_line(
+    lines: &mut Vec<u8>,
+    (id, sum, held_out): (&str, u64, bool),
+    audio: Option<AudioIdentity>,
+) -> io::Result<()> {
     let sum = hexadecimal(sum);
     if is_plain(id) {
-        let side = if held_out { "true}" } else { "false}" };
+        let side = if held_out { "true" } else { "false" };
         let parts: [&[u8]; 6] =
             [BEFORE_ID.as_bytes(), id.as_bytes(), BEFORE_SUM.as_bytes(), &sum, BEFORE_SIDE.as_bytes(), side.as_bytes()];
         parts.into_iter().for_each(|part| lines.extend_from_slice(part));
+        if let Some(audio) = audio {
+            write!(lines, "{BEFORE_AUDIO}{audio}\"")?;
+        }
+        lines.push(b'}');
     } else {
         let sum = String::from_utf8_lossy(&sum);
-        serde_json::to_writer(&mut *lines, &Entry { id: id.into(), sum, held_out })?;
+        let audio = audio.map(|audio| audio.to_string().into());
+        serde_json::to_writer(&mut *lines, &Entry { id: id.into(), sum, held_out, audio })?;
     }
     lines.push(b'\n');
     Ok(())
 }
 
 /// Reads a line that is written as [`write_line`] writes most; `None` for any other line.
-fn usual_line(line: &str) -> Option<(Cow<'_, str>, u64, bool)> {
+fn usual_line(line: &str) -> Option<Line<'_>> {
     let line = line.strip_prefix(BEFORE_ID)?.strip_suffix("}\n")?;
+    let (line, audio) = match line.strip_suffix('"') {
+        Some(line) => {
+            let (line, audio) = line.rsplit_once(BEFORE_AUDIO)?;
+            (line, Some(AudioIdentity::from_text(audio)?))
+        }
+        None => (line, None),
+    };
     let (line, held_out) = match line.strip_suffix("false") {
         Some(line) => (line, false),
         None => (line.strip_suffix("true")?, true),
@@ -237,13 +302,14 @@ fn usual_line(line: &str) -> Option<(Cow<'_, str>, u64, bool)> {
     let line = line.strip_suffix(BEFORE_SIDE)?;
     let (line, digits) = line.split_at_checked(line.len().checked_sub(16)?)?;
     let id = line.strip_suffix(BEFORE_SUM).filter(|id| is_plain(id))?;
-    Some((id.into(), number(digits)?, held_out))
+    Some(Line { id: id.into(), sum: number(digits)?, held_out, audio })
 }
 
 /// Reads any line.
-fn any_line(line: &str) -> Option<(Cow<'_, str>, u64, bool)> {
-    let Entry { id, sum, held_out } = serde_json::from_str(line).ok()?;
-    Some((id, number(&sum)?, held_out))
+fn any_line(line: &str) -> Option<Line<'_>> {
+    let Entry { id, sum, held_out, audio } = serde_json::from_str(line).ok()?;
+    let audio = audio.and_then(|audio| AudioIdentity::from_text(&audio));
+    Some(Line { id, sum: number(&sum)?, held_out, audio })
 }
 
 /// Reads sixteen hexadecimal digits.

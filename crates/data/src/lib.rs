@@ -28,6 +28,7 @@ pub mod pack;
 
 mod store;
 
+mod audio_identity;
 mod augment;
 mod batching;
 mod dataset;

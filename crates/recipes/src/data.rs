@@ -67,6 +67,8 @@ pub(crate) struct Preparation<'a> {
     pub(crate) earlier: Option<&'a EarlierRun>,
     /// Whether nothing may be written: the built-in corpus is listed and not made, and no feature store is opened.
     pub(crate) is_dry: bool,
+    /// Whether the fingerprint has the content of the audio files, which a resumed run compares.
+    pub(crate) reads_audio: bool,
 }
 
 impl<'a> Preparation<'a> {
@@ -96,7 +98,7 @@ pub fn prepare_again(
     earlier: &EarlierRun,
     reporter: &dyn Reporter,
 ) -> Result<PreparedData, Failure> {
-    prepare_as(config, Preparation { earlier: Some(earlier), is_dry: false }, reporter)
+    prepare_as(config, Preparation { earlier: Some(earlier), ..Preparation::default() }, reporter)
 }
 
 /// Prepares data as `preparation` asks.
@@ -116,7 +118,9 @@ pub(crate) fn prepare_as(
         divided.leave_out_infeasible(config, &log_mel, &tokenizer)?;
     }
     let Divided { training, validation, held_out, left_out } = divided;
+    let has_audio = !preparation.is_dry || data.manifest.is_some() || corpus::exists(data);
     let corpus = CorpusFingerprint::new(&training, &validation);
+    let corpus = if preparation.reads_audio && has_audio { corpus.with_audio() } else { corpus };
     let fingerprint = fingerprint(config, &corpus, held_out)?;
     let texts = validation.iter().map(|utterance| (utterance.id.to_owned(), utterance.text.to_owned())).collect();
     let store = if preparation.is_dry { None } else { store(data)? };
@@ -152,7 +156,7 @@ pub(crate) fn prepare_as(
         left_out,
         corpus,
         fingerprint,
-        has_audio: !preparation.is_dry || data.manifest.is_some() || corpus::exists(data),
+        has_audio,
     })
 }
 

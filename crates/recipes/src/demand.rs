@@ -82,7 +82,7 @@ impl DemandBuilder {
         if config.data.manifest.is_none() {
             return Self::from_config(config);
         }
-        let prepared = prepare_as(&config, Preparation { earlier: None, is_dry: true }, reporter)?;
+        let prepared = prepare_as(&config, Preparation { is_dry: true, ..Preparation::default() }, reporter)?;
         let vocabulary = resolve::vocabulary(&config, prepared.tokenizer.size())?;
         let model = mapping::model(&config, prepared.training.log_mel().n_mels(), vocabulary);
         let model = model.with_length_bounds(prepared.length_bounds());

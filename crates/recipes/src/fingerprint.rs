@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_core::SampleId;
+use plimsoll_core::{SampleId, counted};
 use plimsoll_data::{BATCHING_VERSION, BatchSize, CorpusFingerprint};
 use plimsoll_text::Tokenizer;
 use serde_json::Value;
 
-use crate::config::{RunConfig, TokenizerChoice};
+use crate::config::{RunConfig, Task, TokenizerChoice};
 use crate::error::{Failure, FailureExt};
 use crate::mapping;
 
@@ -25,6 +25,10 @@ const FEATURES: &str = "features";
 const BATCHING: &str = "batching version";
 /// Name of the choice of tokens.
 const TOKENIZER: &str = "data.tokenizer";
+/// Name of the hash of the content of the audio files.
+pub(crate) const AUDIO: &str = "audio";
+/// Name of the random changes to the audio, as JSON.
+const AUGMENT: &str = "augment";
 
 /// Collects the values that decide the batches of a run of `config` with the utterances of `corpus`.
 ///
@@ -55,7 +59,24 @@ pub(crate) fn fingerprint(
         (TOKENIZER, tokenizer(config)?),
         (FEATURES, serde_json::to_string(&features).expect("settings are plain data")),
     ];
-    Ok(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
+    let values = values.into_iter().chain(seen_by_steps(config)).chain(corpus.audio_summary().map(|sum| (AUDIO, sum)));
+    Ok(values.map(|(name, value)| (name.to_string(), value)).collect())
+}
+
+/// Returns what else decides the input of a step. Runs of older versions do not have it, and then it is not compared.
+fn seen_by_steps(config: &RunConfig) -> impl Iterator<Item = (&'static str, String)> {
+    let is_rounded = config.task != Task::Vocoder && config.data.cache_dir.is_some() && config.data.cache_half;
+    let of_task = match config.task {
+        Task::Asr => None,
+        Task::Tts => Some(("data.reference_seconds", config.data.reference_seconds.0.to_string())),
+        Task::Vocoder => Some(("data.crop_seconds", config.data.crop_seconds.0.to_string())),
+    };
+    let augment = match mapping::augment(config) {
+        Some(_) => serde_json::to_string(&config.augment).expect("settings are plain data"),
+        // The other keys have no effect.
+        None => r#"{"enabled":false}"#.into(),
+    };
+    [(AUGMENT, augment), ("data.cache_half", is_rounded.to_string())].into_iter().chain(of_task)
 }
 
 /// Describes the choice of tokens, with the content of the tokenizer file if there is one.
@@ -115,7 +136,11 @@ pub(crate) fn changes(
                     false => changes.data.extend(words),
                 }
             }
-            FEATURES => changes.model.extend(feature_changes(old, new)),
+            // Of a corpus that changed, it is not known whether this is the reason.
+            AUDIO if before.is_none() && earlier.get(CORPUS) != present.get(CORPUS) => {}
+            AUDIO => changes.data.extend(audio_changes(before, now)),
+            AUGMENT => changes.data.extend(augment_changes(old, new)),
+            FEATURES => changes.model.extend(setting_changes(FEATURES, old, new)),
             BATCHING => changes.data.push(format!("this version of the program makes other batches ({old} -> {new})")),
             TOKENIZER => changes.model.push(format!("{name} {old} -> {new}")),
             _ => changes.data.push(format!("{name} {old} -> {new}")),
@@ -129,13 +154,33 @@ fn counts(summary: &str) -> &str {
     summary.rsplit_once(", ").map_or(summary, |(counts, _)| counts)
 }
 
-/// Lists the settings of features that differ.
-fn feature_changes(old: &str, new: &str) -> Vec<String> {
+/// Describes the utterances whose audio changed; `None` if other utterances are the reason of another hash.
+fn audio_changes(before: Option<&CorpusFingerprint>, now: &CorpusFingerprint) -> Option<String> {
+    let Some(before) = before.filter(|before| before.audio_summary().is_some()) else {
+        return Some("the audio of the utterances changed".into());
+    };
+    let changed = now.changed_audio(before);
+    let first = changed.first()?;
+    let more = if changed.len() > 1 { ", ..." } else { "" };
+    Some(format!("the audio of {} changed (`{first}`{more})", counted(changed.len(), "utterance")))
+}
+
+/// Lists the settings of the random changes to the audio that differ. What an older version did not record is not compared.
+fn augment_changes(old: &str, new: &str) -> Vec<String> {
+    let mut changes = setting_changes(AUGMENT, old, new);
+    match changes.iter().position(|change| change.starts_with("augment.enabled ")) {
+        Some(index) => vec![changes.swap_remove(index)],
+        None => changes.into_iter().filter(|change| !change.contains(" null -> ")).collect(),
+    }
+}
+
+/// Lists the settings of `section` that differ, from their values as JSON.
+fn setting_changes(section: &str, old: &str, new: &str) -> Vec<String> {
     let read = |text: &str| -> BTreeMap<String, Value> { serde_json::from_str(text).unwrap_or_default() };
     let (old, new) = (read(old), read(new));
     let differs = |(name, value): (&String, &Value)| {
         let before = old.get(name).unwrap_or(&Value::Null);
-        (before != value).then(|| format!("features.{name} {before} -> {value}"))
+        (before != value).then(|| format!("{section}.{name} {before} -> {value}"))
     };
     new.iter().filter_map(differs).collect()
 }
@@ -143,7 +188,7 @@ fn feature_changes(old: &str, new: &str) -> Vec<String> {
 /// Lists the settings of features that differ between a model and a configuration, for a run without a fingerprint.
 pub(crate) fn changed_features(model: &LogMelConfig, configured: &LogMelConfig) -> Vec<String> {
     let text = |features: &LogMelConfig| serde_json::to_string(features).expect("settings are plain data");
-    feature_changes(&text(model), &text(configured))
+    setting_changes(FEATURES, &text(model), &text(configured))
 }
 
 #[cfg(test)]
@@ -190,11 +235,49 @@ mod tests {
         assert_eq!(data(&|config| config.data.shuffle_window = Some(3)), "data.shuffle_window none -> 3");
         assert_eq!(data(&|config| config.data.frame_grid = 8), "data.frame_grid 16 -> 8");
         assert_eq!(data(&|config| config.data.shapes = Some(9)), "data.shapes none -> 9");
+        assert_eq!(data(&|config| config.augment.time_masks = 3), "augment.time_masks 2 -> 3");
+        assert_eq!(data(&|config| config.augment.speeds = vec![0.9, 1.0]), "augment.speeds [1.0] -> [0.9,1.0]");
+        assert_eq!(data(&|config| config.augment.enabled = false), "augment.enabled true -> false");
+        let rounded = data(&|config| (config.data.cache_dir, config.data.cache_half) = (Some("x".into()), true));
+        assert_eq!(rounded, "data.cache_half false -> true");
         assert_eq!(between(|_| (), 14).data, ["4 utterances added"]);
         // What does not decide batches may change.
         assert_eq!(data(&|config| config.training.learning_rate = 1.0), "");
         assert_eq!(data(&|config| config.data.num_workers = Some(4)), "");
+        assert_eq!(data(&|config| config.data.cache_half = true), "");
+        assert_eq!(data(&|config| config.data.crop_seconds = Seconds(9.0)), "");
         assert_eq!(data(&|config| config.data.manifest = Some("elsewhere".into())), "");
+    }
+
+    #[test]
+    fn keys_of_other_tasks_are_not_compared() {
+        let data = |task, change: &dyn Fn(&mut RunConfig)| {
+            let mut config = RunConfig { task, ..RunConfig::default() };
+            let before = fingerprint(&config, &corpus(10), "voices").unwrap();
+            change(&mut config);
+            let now = fingerprint(&config, &corpus(10), "voices").unwrap();
+            changes(&before, &now, Some(&corpus(10)), &corpus(10)).data.join("; ")
+        };
+        assert_eq!(
+            data(Task::Vocoder, &|config| config.data.crop_seconds = Seconds(1.0)),
+            "data.crop_seconds 0.5 -> 1"
+        );
+        let longer = |config: &mut RunConfig| config.data.reference_seconds = Seconds(3.0);
+        assert_eq!(data(Task::Tts, &longer), "data.reference_seconds 2 -> 3");
+        assert_eq!(data(Task::Vocoder, &longer), "");
+        // Only a recognizer's audio is changed.
+        assert_eq!(data(Task::Tts, &|config| config.augment.time_masks = 3), "");
+    }
+
+    #[test]
+    fn what_an_older_version_did_not_record_is_not_compared() {
+        let now = fingerprint(&RunConfig::default(), &corpus(10).with_audio(), "voices").unwrap();
+        for name in [AUDIO, AUGMENT, "data.cache_half"] {
+            let mut before = now.clone();
+            assert!(before.remove(name).is_some(), "{name}");
+            let found = changes(&before, &now, Some(&corpus(10)), &corpus(10));
+            assert_eq!(found, Changes::default(), "{name}");
+        }
     }
 
     #[test]

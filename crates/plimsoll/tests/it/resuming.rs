@@ -53,6 +53,8 @@ fn resume_refuses_changed_data_and_goes_on_with_the_flag() {
         (&["--batch-size", "3"][..], "data.batch_size 6 -> 3"),
         (&["--set", "data.shuffle_window=2"], "data.shuffle_window none -> 2"),
         (&["--set", "data.validation_share=0.4"], "moved from training to validation"),
+        (&["--set", "augment.time_masks=5"], "augment.time_masks 1 -> 5"),
+        (&["--set", "augment.enabled=false"], "augment.enabled true -> false"),
         (&["--set", "data.tokenizer=bpe"], "data.tokenizer char -> bpe of 500"),
         (&["--set", "features.n_mels=20"], "features.n_mels 40 -> 20"),
     ] {
@@ -75,6 +77,89 @@ fn resume_refuses_changed_data_and_goes_on_with_the_flag() {
     corpus(&dir, 39);
     refused(&dir, &["--steps", "11"], "1 utterance removed");
     assert_eq!(dir.run(&["eval", "--run", "runs/r"]).code, Some(2));
+}
+
+/// The lists stay as they are, and other recordings lie under the same names.
+#[test]
+fn resume_refuses_changed_audio() {
+    let dir = TestFolder::new();
+    corpus(&dir, 24);
+    dir.train(&["--name", "r", "--steps", "4", "--manifest", "c/list.jsonl"]).success();
+    let utterances = dir.path("runs/r/utterances.jsonl");
+    let with_audio = fs::read_to_string(&utterances).unwrap();
+    assert!(with_audio.lines().all(|line| line.contains("\"audio\":")), "{with_audio}");
+    let wav = |n: usize| dir.path("c/wavs").join(&names(&dir.path("c/wavs"))[n]);
+    let before: Vec<Vec<u8>> = (0..3).map(|n| fs::read(wav(n)).unwrap()).collect();
+    // The same bytes with another time.
+    fs::write(wav(0), &before[0]).unwrap();
+    resume(&dir, &["--steps", "5"]).success();
+    // Another recording of the same length: half as loud.
+    for n in 0..2 {
+        let softer = |pair: &[u8]| (i16::from_le_bytes([pair[0], pair[1]]) / 2).to_le_bytes();
+        fs::write(wav(n), [before[n][..44].to_vec(), before[n][44..].chunks(2).flat_map(softer).collect()].concat())
+            .unwrap();
+    }
+    refused(&dir, &["--steps", "6"], "the audio of 2 utterances changed");
+    refused(&dir, &["--steps", "6"], "--data-changed restart-epoch");
+    refused(&dir, &["--steps", "6", "--dry-run"], "the audio of 2 utterances changed");
+    for n in 0..2 {
+        fs::write(wav(n), &before[n]).unwrap();
+    }
+    resume(&dir, &["--steps", "6"]).success();
+    fs::write(wav(2), [&before[2][..], b"more"].concat()).unwrap();
+    refused(&dir, &["--steps", "7"], "the audio of 1 utterance changed");
+    resume(&dir, &["--steps", "7", "--data-changed", "restart-epoch"]).success();
+    resume(&dir, &["--steps", "8"]).success();
+}
+
+/// Runs of a version that recorded neither audio nor augmentation go on, and have both from then on.
+#[test]
+fn runs_without_a_record_of_audio_go_on() {
+    let dir = TestFolder::new();
+    corpus(&dir, 24);
+    let checkpoint = |step: u32| format!("runs/r/checkpoints/step-{step:07}");
+    dir.train(&["--name", "r", "--steps", "4", "--manifest", "c/list.jsonl"]).success();
+    forget(&dir, &checkpoint(4), &["audio", "augment", "data.cache_half"]);
+    let lines: String =
+        fs::read_to_string(dir.path("runs/r/utterances.jsonl")).unwrap().lines().map(without_audio).collect();
+    dir.write("runs/r/utterances.jsonl", lines);
+    let output = resume(&dir, &["--steps", "5", "--set", "augment.time_masks=5"]).success();
+    assert!(!output.stderr.contains("begins again"), "{}", output.stderr);
+    let state = dir.json(&format!("{}/state.json", checkpoint(5)));
+    assert!(state["fingerprint"]["audio"].is_string() && state["fingerprint"]["augment"].is_string(), "{state}");
+    let lines = fs::read_to_string(dir.path("runs/r/utterances.jsonl")).unwrap();
+    assert!(lines.lines().all(|line| line.contains("\"audio\":")), "{lines}");
+    refused(&dir, &["--steps", "6", "--set", "augment.time_masks=2"], "augment.time_masks 5 -> 2");
+}
+
+/// Returns a line of `utterances.jsonl` as older versions wrote it.
+fn without_audio(line: &str) -> String {
+    let mut line: Value = serde_json::from_str(line).unwrap();
+    line.as_object_mut().unwrap().remove("audio");
+    format!("{line}\n")
+}
+
+/// Removes values from the fingerprint of a checkpoint, as if an older version had written it: of the format without the sum of
+/// the whole checkpoint, and without the identity of its run.
+fn forget(dir: &TestFolder, checkpoint: &str, values: &[&str]) {
+    let mut state = dir.json(&format!("{checkpoint}/state.json"));
+    state["format"] = 2.into();
+    for value in values {
+        state["fingerprint"].as_object_mut().unwrap().remove(*value).unwrap();
+    }
+    let text = serde_json::to_vec_pretty(&state).unwrap();
+    let mut sums = dir.json(&format!("{checkpoint}/sums.json"));
+    sums.as_object_mut().unwrap().remove("checkpoint");
+    sums["state.json"] = sha256(dir, &text).into();
+    dir.write(&format!("{checkpoint}/state.json"), text);
+    dir.write(&format!("{checkpoint}/sums.json"), serde_json::to_vec(&sums).unwrap());
+}
+
+/// Computes a checksum with the tool of the system.
+fn sha256(dir: &TestFolder, bytes: &[u8]) -> String {
+    dir.write("bytes", bytes);
+    let output = Command::new("sha256sum").arg(dir.path("bytes")).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().into()
 }
 
 #[test]

@@ -192,7 +192,7 @@ impl RunContext<'_> {
         }
         // A resumed run may have changed settings: write them, so that the next resume has them too.
         self.folder.write(&self.plan, &self.loaded)?;
-        if self.resumed.as_ref().is_none_or(|resumed| resumed.restarts_epoch) {
+        if self.resumed.as_ref().is_none_or(ResumedRun::writes_utterances) {
             self.folder.write_utterances(&self.prepared.corpus)?;
         }
         if found.is_none() {

@@ -234,7 +234,7 @@ fn planned(
     if let Some(earlier) = &earlier {
         check_seed(earlier, config.seed)?;
     }
-    let preparation = Preparation { earlier: earlier.as_ref(), is_dry };
+    let preparation = Preparation { earlier: earlier.as_ref(), is_dry, reads_audio: !is_dry || earlier.is_some() };
     let prepared = data::prepare_as(config, preparation, reporter)?;
     let resumed = match (earlier, resume) {
         (Some(earlier), Some(resume)) => Some(ResumedRun::compare(earlier, resume.data_changed, &prepared, reporter)?),

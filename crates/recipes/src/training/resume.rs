@@ -81,6 +81,13 @@ impl ResumedRun {
         };
         Ok(Self { earlier, data_changed, restarts_epoch })
     }
+
+    /// Returns whether the folder of the run needs the fingerprint of the utterances again: they changed, or an older version
+    /// wrote it, without their audio.
+    pub(super) fn writes_utterances(&self) -> bool {
+        let corpus = self.earlier.corpus.as_ref();
+        self.restarts_epoch || corpus.is_none_or(|corpus| corpus.audio_summary().is_none())
+    }
 }
 
 /// Decides whether the current epoch begins again because of `found`, and reports it.
@@ -116,13 +123,6 @@ pub(super) fn check_seed(earlier: &EarlierRun, seed: u64) -> Result<(), Failure>
 }
 
 impl RunContext<'_> {
-    /// Restores the newest checkpoint that is not damaged; `None` if the run has no checkpoint yet.
-    ///
-    /// # Errors
-    /// If the checkpoint cannot be read, or belongs to another run or another model.
-    pub(super) fn resume<M: Task>(
-        &self,
-        store: &CheckpointStore,
     /// Returns the state of a new run.
     pub(super) fn initial_state(&self) -> RunState {
         RunState {
@@ -134,6 +134,13 @@ impl RunContext<'_> {
         }
     }
 
+    /// Restores the newest checkpoint that is not damaged; `None` if the run has no checkpoint yet.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be read, or belongs to another run or another model.
+    pub(super) fn resume<M: Task>(
+        &self,
+        store: &CheckpointStore,
         trainer: &mut Trainer<M>,
     ) -> Result<Option<RunState>, Failure> {
         let (checkpoint, damaged) = match store.newest() {
@@ -195,7 +202,8 @@ impl RunContext<'_> {
             }
         };
         if !restarts_epoch {
-            return Ok(state);
+            // A checkpoint of an older version gets the values that it did not record.
+            return Ok(RunState { fingerprint: self.prepared.fingerprint.clone(), ..state });
         }
         let is_other_split =
             resumed.earlier.corpus.as_ref().is_none_or(|before| before.held_out() != self.prepared.corpus.held_out());
