@@ -39,3 +39,31 @@ fn long_main_job_recognizes_new_voices() {
     eprintln!("held-out CER {cer:.4}, new voices {:.4} over {} characters", counts.rate(), counts.reference_length());
     assert!(counts.reference_length() > 500 && counts.rate() <= NEW_VOICES_CER_MAX, "{counts:?}");
 }
+
+/// The blocks of another system's configuration, each alone and without a limit of training.
+#[test]
+fn configurations_of_another_system_are_planned_without_a_limit() {
+    let dir = TestFolder::new();
+    for (name, block) in [
+        (
+            "model",
+            "model: {text_encoder_dim: 256, audio_encoder_dim: 512, decoder_dim: 768, max_attention_sequence_length: 256}",
+        ),
+        (
+            "data",
+            "data: {batch_size: 2, prefetch_buffer_size: 4, shuffle_buffer_multiplier: 20, enable_xla: true, pin_memory: true}",
+        ),
+        (
+            "training",
+            "training: {gradient_accumulation_steps: 16, max_memory_fraction: 0.85, enable_graph_mode: true, batch_size: 2}",
+        ),
+    ] {
+        dir.write(&format!("{name}.yaml"), block);
+        let config = format!("{name}.yaml");
+        let small = ["--set", "data.corpus_utterances=40", "--set", "data.corpus_speakers=4"];
+        let output = dir.run(&[&["train", "--dry-run", "--config", &config], &small[..]].concat()).success();
+        let words = output.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let note = "no limit of training is written, so it ends after 70 passes over the data";
+        assert!(words.contains(note), "{name}: {}", output.stderr);
+    }
+}

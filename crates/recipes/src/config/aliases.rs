@@ -78,6 +78,15 @@ impl Alias {
         }
     }
 
+    /// Returns the value of the present key that stands for true under the older name; `None` if it takes no truth value.
+    pub(super) fn word_for_true(&self) -> Option<&'static str> {
+        match self.conversion {
+            Conversion::BoolToPrecision => Some("auto"),
+            Conversion::BoolToRemat => Some("all"),
+            Conversion::None | Conversion::Gibibytes => None,
+        }
+    }
+
     /// Converts `value` for the present key. A value of another type stays as it is, and the check of the key reports
     /// it.
     pub(super) fn translate(&self, value: ValueKind) -> ValueKind {

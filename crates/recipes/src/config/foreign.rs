@@ -1,4 +1,9 @@
-//! Options of other systems that have no effect here. A configuration that has them still loads, with a note.
+//! Options of other systems: those that have no effect here, with which a configuration still loads, with a note, and hints for
+//! those that are written as flags.
+
+use super::aliases::ALIASES;
+use super::key::split_name;
+use super::keys;
 
 /// An option of another system that has no effect here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,22 @@ const fn foreign(name: &'static str, reason: &'static str) -> ForeignOption {
 /// Finds the option `name` of another system.
 pub(super) fn find(name: &str) -> Option<&'static ForeignOption> {
     FOREIGN.iter().find(|option| option.name == name)
+}
+
+/// Returns what to do instead of a flag `--NAME` that is an option of another system, or the name of a key without its
+/// section; `None` for any other name. `name` has underscores.
+pub fn flag_hint(name: &str) -> Option<String> {
+    if let Some(option) = FOREIGN.iter().find(|option| split_name(option.name).1 == name) {
+        return Some(format!("leave it out: {}", option.reason));
+    }
+    if let Some(key) = keys().find(|key| key.leaf() == name) {
+        return Some(format!("`--set {}=VALUE` sets the key of that name", key.name));
+    }
+    let alias = ALIASES.iter().find(|alias| split_name(alias.old).1 == name)?;
+    Some(match alias.word_for_true() {
+        Some(word) => format!("`--set {}={word}` does that", alias.key),
+        None => format!("`--set {}=VALUE` sets the key that it stands for", alias.key),
+    })
 }
 
 #[cfg(test)]

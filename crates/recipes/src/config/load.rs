@@ -6,7 +6,7 @@ use config::ValueKind;
 
 use super::arguments::ConfigArgs;
 use super::bounds::read_file;
-use super::check;
+use super::check::{self, InvalidKeys};
 use super::choices::Task;
 use super::environment;
 use super::error::ConfigError;
@@ -74,11 +74,30 @@ pub(super) fn load_with(
     let mut invalid = check::values(&mut settings, &mut issues);
     invalid.extend(check::exclusive_keys(&mut settings, &mut issues));
     check::limits_of_the_run(&mut settings);
-    let (config, provenance) = merge(&settings)?;
+    let (mut config, provenance) = merge(&settings)?;
+    warnings.extend(limit_if_none(&mut config, &file.name, &invalid));
     issues.extend(check::combinations(&config, &provenance, &ValueOrigin::File(file, None), &invalid));
     ConfigError::from_issues(issues)?;
     warnings.extend(notes::of_values(&config, &provenance));
     Ok(Loaded { config, provenance, warnings })
+}
+
+/// Limits a run by the passes of the shipped configurations of its task if nothing else limits it, and returns a note then:
+/// configurations of other systems leave the limit to the command line.
+fn limit_if_none(config: &mut RunConfig, file: &str, invalid: &InvalidKeys) -> Option<ConfigNote> {
+    let training = &mut config.training;
+    let is_limited = training.epochs.is_some() || training.steps.is_some() || training.max_time.is_some();
+    if is_limited || ["training.epochs", "training.steps", "training.max_time"].iter().any(|key| invalid.contains(key))
+    {
+        return None;
+    }
+    let epochs = match config.task {
+        Task::Asr => 70,
+        Task::Tts => 200,
+        Task::Vocoder => 1000,
+    };
+    training.epochs = Some(epochs);
+    Some(ConfigNote::DefaultLimit { origin: file.into(), epochs, task: config.task })
 }
 
 /// Removes the value `auto` of whole numbers, which are derived if they are not set.

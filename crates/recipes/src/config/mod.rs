@@ -58,6 +58,7 @@ pub use choices::{
 pub use environment::RESERVED_VARIABLES;
 pub use error::{ConfigError, ConfigIssue, IssueKind, SyntaxError};
 pub use file::built_in_name;
+pub use foreign::flag_hint;
 pub use key::{Key, Section};
 pub use keys::{SECTIONS, keys};
 pub use kind::{Interval, Kind};

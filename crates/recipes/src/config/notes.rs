@@ -45,6 +45,19 @@ pub enum ConfigNote {
         /// Number of utterances of a step.
         whole: u32,
     },
+    /// Nothing says when training ends.
+    #[error(
+        "{origin}: no limit of training is written, so it ends after {epochs} passes over the data (`training.epochs`), as in \
+         the shipped configurations for the task `{task}`"
+    )]
+    DefaultLimit {
+        /// Name of the configuration file.
+        origin: String,
+        /// Number of passes after which training ends.
+        epochs: u32,
+        /// Task of the run.
+        task: Task,
+    },
 }
 
 /// Lists the notes about combinations of values in `config`.

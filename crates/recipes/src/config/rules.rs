@@ -22,7 +22,6 @@ pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
 /// Rules that every configuration has to obey.
 pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["name"], violation: invalid_name },
-    Rule { keys: &["training.max_time", "training.steps", "training.epochs"], violation: no_limit },
     Rule { keys: &["model.d_model", "model.attention_heads"], violation: width_not_divisible_by_heads },
     Rule {
         keys: &["model.text_encoder_dim", "model.text_encoder_heads", "model.d_model"],
@@ -57,13 +56,6 @@ fn invalid_name(config: &RunConfig) -> Option<String> {
         let name = shortened(&format!("{name:?}"));
         format!("`name` is {name}, expected letters, digits, `-`, `_` and `.`, beginning with a letter or digit")
     })
-}
-
-fn no_limit(config: &RunConfig) -> Option<String> {
-    let training = &config.training;
-    let stops = training.epochs.is_some() || training.steps.is_some() || training.max_time.is_some();
-    (!stops)
-        .then(|| "training has no limit, expected `training.epochs`, `training.steps` or `training.max_time`".into())
 }
 
 fn width_not_divisible_by_heads(config: &RunConfig) -> Option<String> {

@@ -232,6 +232,31 @@ fn configuration_of_another_system_loads_as_written() {
     assert!(format!("{error:?}").contains("Duplicate"), "{error:?}");
 }
 
+/// Each block alone, without a word on when to end, as the file of a person has it.
+#[test]
+fn configuration_without_a_limit_of_training_gets_that_of_its_task() {
+    let blocks = FOREIGN.trim().split('\n').chain([FOREIGN, "", "training: {learning_rate: 0.001}"]);
+    for (task, epochs) in [("asr", 70), ("tts", 200), ("vocoder", 1000)] {
+        let shipped = format!("../../configs/{task}/standard.toml");
+        let shipped = std::fs::read_to_string(shipped).unwrap();
+        assert!(shipped.contains(&format!("\nepochs = {epochs}\n")), "{shipped}");
+        for block in blocks.clone() {
+            let load =
+                |flags: &[&str]| load_text(("theirs.yaml", block), &[], &[&["--task", task], flags].concat()).unwrap();
+            let is_noted = |loaded: &Loaded| {
+                let notes: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+                notes.iter().any(|note| note.contains("theirs.yaml: no limit of training is written"))
+            };
+            let found = load(&[]);
+            assert_eq!(found.config.training.epochs, Some(epochs), "{block}");
+            assert!(is_noted(&found), "{block}");
+            let found = load(&["--steps", "9"]);
+            assert_eq!((found.config.training.epochs, found.config.training.steps), (None, Some(9)), "{block}");
+            assert!(!is_noted(&found), "{block}");
+        }
+    }
+}
+
 #[test]
 fn flags_of_another_system_load_as_written() {
     let flags = "--batch-size 2 --gradient-accumulation-steps 4 --mixed-precision --d-model 128 --encoder-layers 6 \

@@ -14,8 +14,9 @@ use crate::config::kind::{Interval, Kind};
 section! {
     /// When to stop, how much memory to use, and how to optimize, validate and save.
     TrainingConfig, "training." {
-        /// Stop after this many passes over the data. `epochs`, `steps` and `max_time` are limits: one is required, and the first
-        /// one reached ends the run. `epochs` or `steps` on the command line replace both of a file.
+        /// Stop after this many passes over the data. `epochs`, `steps` and `max_time` are limits, and the first one
+        /// reached ends the run. `epochs` or `steps` on the command line replace both of a file. Without any limit: 70 passes
+        /// for `asr`, 200 for `tts`, 1000 for `vocoder`.
         epochs: Option<u32> = None, Kind::count(1);
         /// Least number of optimizer steps of a run that `training.epochs` ends: with a small corpus, more passes are made until
         /// it is reached. `epochs` or `steps` on the command line replace it.

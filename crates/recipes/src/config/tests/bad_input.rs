@@ -186,7 +186,6 @@ fn wrong_combinations_are_reported() {
                 "[training]\nsteps = 1\nmicro_batch = 4\ngradient_accumulation_steps = 2\n",
             ),
             ("both limits of memory", "[training]\nsteps = 1\nmax_memory = \"8GiB\"\nmax_memory_fraction = 0.8\n"),
-            ("no limit of training", "[model]\nd_model = 64\n"),
             ("heads that do not divide the width", "training.steps = 1\n[model]\nd_model = 100\nattention_heads = 3\n"),
             ("an even kernel", "training.steps = 1\n[model]\nconv_kernel = 16\n"),
             ("a subsampling of six", "training.steps = 1\n[model]\nsubsampling = 6\n"),
