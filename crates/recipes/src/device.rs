@@ -11,6 +11,7 @@ use plimsoll_train::{GpuReplica, HostReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice, TuningChoice};
 use crate::error::Failure;
+use crate::opening::open_quietly;
 use crate::processes::Processes;
 use crate::target::Target;
 
@@ -138,6 +139,23 @@ impl TrainingDevice {
             replicas: if processes.is_alone() { config.replicas.max(1) as usize } else { 1 },
             sharing_processes: processes.local_ranks(),
         }
+    }
+
+    /// Opens the device, of all replicas, if it is a GPU: a driver that cannot is named before any work, and not by a panic later.
+    /// Takes no memory of the GPU.
+    ///
+    /// # Errors
+    /// If a device does not open; the message has the reason.
+    pub(crate) fn open(&self) -> Result<(), Failure> {
+        if self.is_host {
+            return Ok(());
+        }
+        (0..self.replicas.max(1)).try_for_each(|rank| {
+            let name = if rank == 0 { self.name.clone() } else { format!("the device of replica {rank}") };
+            // Without replicas, the device itself, which is not always a CUDA GPU.
+            let device = if rank == 0 { self.device.clone() } else { self.of_rank(rank) };
+            open_quietly(&name, || _ = device.memory_pool_usage())
+        })
     }
 
     /// Returns the meter of this device's memory: `process` on the CPU, the backend's pools on a GPU.

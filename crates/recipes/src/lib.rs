@@ -19,6 +19,7 @@ mod machine;
 pub mod mapping;
 mod memory;
 pub mod memory_plan;
+mod opening;
 pub mod plan;
 pub mod processes;
 pub mod reader;

@@ -120,7 +120,7 @@ impl Reader {
 /// Opens the device for `backend`: auto, cpu, cuda or wgpu.
 ///
 /// # Errors
-/// If `backend` is none of these, or the program was built without it.
+/// If `backend` is none of these, the program was built without it, or no such device opens.
 pub fn device(backend: &str) -> Result<Device, Failure> {
     let backend = match backend {
         "auto" => BackendChoice::Auto,
@@ -129,5 +129,7 @@ pub fn device(backend: &str) -> Result<Device, Failure> {
         "wgpu" => BackendChoice::Wgpu,
         other => return Err(Failure::invalid(format!("there is no backend `{other}`"), "use auto, cpu, cuda or wgpu")),
     };
-    Ok(TrainingDevice::choose(&DeviceConfig { backend, ..DeviceConfig::default() })?.device)
+    let device = TrainingDevice::choose(&DeviceConfig { backend, ..DeviceConfig::default() })?;
+    device.open()?;
+    Ok(device.device)
 }

@@ -227,6 +227,9 @@ fn planned(
         Some(target) => TrainingDevice::for_planning(target, &config.device, processes),
         None => TrainingDevice::choose_for(&config.device, processes)?,
     };
+    if !is_dry {
+        device.open()?;
+    }
     let earlier = match resume {
         Some(resume) => EarlierRun::read(resume.folder, config.task)?,
         None => None,
