@@ -50,7 +50,8 @@ pub(crate) struct Cli {
     pub(crate) verbose: u8,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running (doctor, stress: a warning; 2: a failed check); 2 wrong usage, configuration or input; \
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running (doctor, stress: a warning; 2: a failed check); 2 wrong usage, configuration or input, \
+also if only a part of the input could not be used: a named file, or more of a corpus than data.unusable_share; \
 3 does not fit into memory (memtest, optimize); 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM (train writes a checkpoint \
 first, unless a second signal comes); 141 the output was no longer read.";
 
@@ -110,12 +111,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Runs the command. `meter` counts the memory of this process; `verbose` adds details to the output of `memtest`.
     /// Returns whether the command handles signals by itself.
     pub(crate) fn handles_signals(&self) -> bool {
         matches!(self, Self::Train(_) | Self::Profile(_) | Self::Advise(_) | Self::Stress(_) | Self::Monitor(_))
     }
 
+    /// Runs the command. `meter` counts the memory of this process; `verbose` adds details to the output of `memtest`.
     pub(crate) fn run(self, meter: &'static CountingAllocator, verbose: bool) -> Result<ExitCode, Failure> {
         match self {
             Self::Train(args) => train::train(*args, meter),

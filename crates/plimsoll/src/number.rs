@@ -1,4 +1,4 @@
-//! Whole numbers of flags, with their limits.
+//! Whole numbers of flags, with their limits, and times in JSON output.
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -21,6 +21,11 @@ pub(crate) fn number_in(text: &str, range: RangeInclusive<usize>) -> Result<NonZ
 /// A message, if `text` is no such number.
 pub(crate) fn number_above_0(text: &str) -> Result<NonZeroUsize, String> {
     number_in(text, 1..=usize::MAX)
+}
+
+/// Rounds a time in seconds to whole milliseconds, for JSON.
+pub(crate) fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ pub(crate) mod edit;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-
+use plimsoll_core::read_text_file;
 use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, fastest_plan};
 
 use crate::environment;
@@ -16,7 +16,8 @@ use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
 use edit::{Change, edited};
 use plimsoll_recipes::config::{
-    AttentionChoice, ConfigArgs, Key, Layer, Loaded, RematChoice, RunConfig, StateChoice, keys, load,
+    AUTO_FILE, AttentionChoice, ConfigArgs, Key, Layer, Loaded, RematChoice, RunConfig, StateChoice, keys, load,
+    to_toml,
 };
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::invocation::command;
@@ -36,16 +37,23 @@ pub(crate) struct OptimizeArgs {
     /// CPU if there is none.
     #[arg(long, value_name = "NAME|SIZE")]
     pub(crate) gpu: Vec<String>,
-    /// The configuration to change, a TOML file. Keys that other flags set are written into the result too.
+    /// The configuration to change: a TOML file, or without one the built-in configuration. Keys that other flags set are written
+    /// into the result too.
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
 }
 
 /// Writes a configuration whose run fits into memory, and prints the changes.
 pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
-    let text = read_toml(args)?;
+    let file = args.config.config.as_deref().filter(|path| *path != Path::new(AUTO_FILE));
+    // Before the configuration is loaded: YAML would load, and cannot be changed.
+    let text = file.map(read_toml).transpose()?;
     let loaded = load(&args.config, environment())?;
-    let set = set_by_flags(&loaded);
+    let (text, set) = match text {
+        Some(text) => (text, set_by_flags(&loaded)),
+        // The built-in one, or a shipped one, with what flags set.
+        None => (to_toml(&loaded), Vec::new()),
+    };
     let config = loaded.config;
     let output = OutputFile::new(&args.output, "--output", args.overwrite)?;
     let builder = DemandBuilder::for_run(config, &Terminal)?;
@@ -73,13 +81,10 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the text of the configuration, which must be a TOML file.
-fn read_toml(args: &OptimizeArgs) -> Result<String, Failure> {
-    let help = "--config takes the configuration file of a run; `config print` writes the built-in one";
-    let Some(path) = &args.config.config else {
-        return Err(Failure::invalid("optimize needs the configuration to change: --config FILE.toml", help));
-    };
-    let text = std::fs::read_to_string(path)
+/// Reads the text of the configuration in the file at `path`, which must be TOML.
+fn read_toml(path: &Path) -> Result<String, Failure> {
+    let help = "--config takes the configuration file of a run; without it, the built-in one is changed";
+    let text = read_text_file(path)
         .map_err(|error| Failure::invalid(format!("cannot read {}: {error}", path.display()), help))?;
     if path.extension().is_none_or(|extension| extension != "toml") {
         let message = format!("{} is not a TOML file; optimize changes only those", path.display());

@@ -16,6 +16,7 @@ use plimsoll_core::{Samples, error_chain};
 use plimsoll_text::transcript::{Segment, TranscriptFormat, TranscriptWriter, UnknownFormat, Word};
 use serde_json::json;
 
+use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::run_folder;
 use crate::search::SearchArgs;
@@ -250,7 +251,9 @@ pub(crate) fn within(mut word: Word, end: f64) -> Word {
 fn print_result(file: &Path, found: &Result<(String, f64), AudioError>, json: bool, is_only: bool) {
     let name = file.display().to_string();
     match found {
-        Ok((text, seconds)) if json => println!("{}", json!({"file": name, "text": text, "seconds": seconds})),
+        Ok((text, seconds)) if json => {
+            println!("{}", json!({"file": name, "text": text, "seconds": milliseconds(*seconds)}));
+        }
         Ok((text, _)) if is_only => println!("{text}"),
         Ok((text, _)) => println!("{name}\t{text}"),
         Err(error) => {

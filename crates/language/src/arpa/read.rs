@@ -40,7 +40,13 @@ impl<R: BufRead> Lines<R> {
             if n_read as u64 == LINE_BYTES_MAX && bytes.last() != Some(&b'\n') {
                 return Err(self.error(format!("it is longer than {LINE_BYTES_MAX} bytes")));
             }
+            if bytes.contains(&0) {
+                return Err(self.error("it has a zero byte, so the file is damaged or no text"));
+            }
             self.line = String::from_utf8(bytes).map_err(|_| self.error("it is not UTF-8"))?;
+            if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+                self.line.drain(..BYTE_ORDER_MARK.len_utf8());
+            }
             if !self.line.trim_matches(SPACES).is_empty() {
                 return Ok(Some(self.line.trim_matches(SPACES)));
             }
@@ -54,6 +60,8 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+/// Mark with which some programs begin a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Characters between the fields of a line. Others, such as a no-break space, belong to words.
 const SPACES: [char; 4] = ['\t', ' ', '\n', '\r'];
 

@@ -38,6 +38,12 @@ fn compressed_text_is_read() {
     assert!(matches!(cut, Err(LanguageError::Stream(_))), "{cut:?}");
 }
 
+#[test]
+fn byte_order_mark_at_the_beginning_is_no_text() {
+    let model = read(&format!("\u{feff}{TINY}")).unwrap();
+    assert_eq!(written(&model), written(&read(TINY).unwrap()));
+}
+
 const TINY: &str = "\
 \\data\\
 ngram 1=4
@@ -85,6 +91,8 @@ fn mistakes_have_a_line() {
         ("ngram 1=4", "ngram 1=5", 11, "there are 4 1-grams, not 5"),
         ("ngram 1=4", "ngram 1=3", 9, "more 1-grams than 3"),
         ("\\2-grams:", "\\3-grams:", 11, "\"\\2-grams:\""),
+        ("-0.25\ta", "-0.25\ta\0b", 9, "zero byte"),
+        ("\n\\2-grams:", "\0\n\\2-grams:", 10, "zero byte"),
         ("\\end\\", "", 13, "ends before"),
     ];
     for (from, to, expected, part) in mistakes {

@@ -59,6 +59,13 @@ struct CheckedCorpus {
 }
 
 impl CheckedCorpus {
+    /// Makes the utterances unusable that a list in `folder` cannot name.
+    fn without_unlistable(mut self, folder: &Path) -> Self {
+        let unlistable = Manifest::take_unlistable(&mut self.checked.utterances, folder);
+        self.checked.issues.extend(unlistable);
+        self
+    }
+
     fn report(&self) -> Report {
         let Self { format, root, rule, advice, checked } = self;
         let stats = CorpusStats::new(&checked.utterances);
@@ -160,9 +167,8 @@ fn check_corpus(
 fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let out = OutputFile::new(&args.out, "--out", args.overwrite)?;
-    let mut corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), None, true)?;
-    let unlistable = Manifest::take_unlistable(&mut corpus.checked.utterances, folder_of(&args.out));
-    corpus.checked.issues.extend(unlistable);
+    let corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), None, true)?;
+    let corpus = corpus.without_unlistable(folder_of(&args.out));
     let (report, checked) = (corpus.report(), corpus.checked);
     if checked.utterances.is_empty() {
         report.print(args.check.json, args.check.all);
@@ -175,6 +181,7 @@ fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
         let (out, train) = (args.out.display(), command("train"));
         println!("Written to {out}. To train on it: {train} --manifest {out}");
     }
+    accept(report.flawed_share(), &config)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -192,22 +199,31 @@ fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let config = load(&args.config, environment())?.config;
     let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;
     let page = page_file(args.page.as_deref(), args.overwrite)?;
-    let report = check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?.report();
+    let corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?;
+    // As `data import` writes a list by default.
+    let report = corpus.without_unlistable(Path::new(".")).report();
     report.print(args.check.json, args.check.all);
     write_page(page.as_ref(), &report)?;
-    let max_share = config.data.unusable_share;
-    if report.flawed_share() > max_share {
-        let message = format!(
-            "{:.1} % of the utterances cannot be read, and a run accepts at most {:.1} %",
-            report.flawed_share() * 100.0,
-            max_share * 100.0
-        );
-        return Err(Failure::invalid(message, "correct the list, or accept more: --set data.unusable_share=SHARE"));
-    }
+    accept(report.flawed_share(), &config)?;
     if report.usable == 0 {
         return Err(nothing_usable());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if a larger share of a corpus cannot be read than a run of `config` accepts: one rule for all commands that go on
+/// without a part of a corpus.
+fn accept(unreadable_share: f64, config: &RunConfig) -> Result<(), Failure> {
+    let max_share = config.data.unusable_share;
+    if unreadable_share <= max_share {
+        return Ok(());
+    }
+    let message = format!(
+        "{:.1} % of the utterances cannot be read, and a run accepts at most {:.1} %",
+        unreadable_share * 100.0,
+        max_share * 100.0
+    );
+    Err(Failure::invalid(message, "correct the list, or accept more: --set data.unusable_share=SHARE"))
 }
 
 /// Checks the file for the page that `--page` named, if it named one.

@@ -8,6 +8,7 @@ use plimsoll_data::pack::{PackFormat, PackOptions, pack};
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::json;
 
+use super::accept;
 use super::args::PackArgs;
 use crate::environment;
 use crate::terminal::bar;
@@ -24,7 +25,7 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
         .corpus
         .path
         .clone()
-        .or(config.data.manifest)
+        .or_else(|| config.data.manifest.clone())
         .ok_or_else(|| Failure::invalid("the corpus is missing", "give its folder or list as an argument"))?;
     let manifest = Manifest::read_with(&path, &args.corpus.import_options()?).invalid()?;
     let mut options = PackOptions::new(format);
@@ -34,7 +35,7 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     let packed = packed.invalid()?;
     let issues = || manifest.issues.iter().chain(&packed.issues);
-    let (shards, left_out) = (packed.shards.len(), issues().count());
+    let shards = packed.shards.len();
     if args.json {
         let reasons: Vec<String> = issues().map(ToString::to_string).collect();
         println!(
@@ -46,6 +47,7 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
         println!("{}: {utterances}, {} in {shards}", args.out.display(), packed.bytes);
         issues().for_each(|issue| println!("  left out: {issue}"));
     }
-    // As `data import`: 1 if something was left out.
-    Ok(ExitCode::from(u8::from(left_out > 0)))
+    let unreadable = issues().filter(|issue| !issue.kind.is_repetition()).count() + manifest.more_issues;
+    accept(unreadable as f64 / (unreadable + packed.utterances).max(1) as f64, &config)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,8 @@ use plimsoll_speech::score::ErrorCounts;
 use plimsoll_text::score::{self, ErrorReport, ReportOptions};
 use serde_json::{Value, json};
 
+use crate::number::milliseconds;
+
 /// One transcribed utterance with its errors.
 pub(super) struct ScoredUtterance {
     /// True text and recognized text of the utterance.
@@ -134,8 +136,8 @@ impl Report {
             "counts": {"characters": characters, "words": words},
             "details": self.errors(),
             "sentence_errors": self.sentence_errors(),
-            "audio_seconds": self.audio(),
-            "decode_seconds": self.decode_seconds,
+            "audio_seconds": milliseconds(self.audio().0),
+            "decode_seconds": milliseconds(self.decode_seconds),
             "rtf": self.real_time_factor(),
             "skipped": self.skipped,
             "worst": self.worst(worst).iter().map(worst_json).collect::<Vec<Value>>(),

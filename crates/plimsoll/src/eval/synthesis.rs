@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::EvalArgs;
 use super::report::{ScoredUtterance, worst};
 use super::{prepare_folder, sound_file, table, utterances};
+use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::say::speech_pipeline;
 use crate::terminal::reading_bar;
@@ -201,8 +202,8 @@ impl Report {
             "off_length": self.off_length,
             "distance": self.distance,
             "cut_off": self.cut_off,
-            "audio_seconds": self.audio,
-            "speak_seconds": self.speak_seconds,
+            "audio_seconds": milliseconds(self.audio.0),
+            "speak_seconds": milliseconds(self.speak_seconds),
             "rtf": self.real_time_factor(),
             "skipped": self.skipped,
         });

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::report::ScoredUtterance;
 use super::{EvalArgs, prepare_folder, sound_file, utterances};
+use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::reading_bar;
 
@@ -175,7 +176,7 @@ impl Report {
         let mut json = json!({
             "run": self.run.display().to_string(),
             "utterances": self.utterances,
-            "audio_seconds": self.audio,
+            "audio_seconds": milliseconds(self.audio.0),
             "vocoder": way(&self.neural),
             "griffin_lim": way(&self.griffin_lim),
             "skipped": self.skipped,

@@ -18,6 +18,7 @@ use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 
+use plimsoll_recipes::language::CORPUS_MODEL;
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::backend_flag::BackendFlag;
@@ -111,9 +112,14 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let tokens = serde_json::to_string_pretty(&metadata.tokenizer.names()).expect("texts are plain data");
     fs::write(folder.join(VOCABULARY), tokens + "\n").failed()?;
     fs::write(folder.join(README), readme).failed()?;
-    let voice = ModelFolder(&args.run).default_voice();
-    if voice.is_file() {
-        fs::copy(&voice, ModelFolder(folder).default_voice()).failed()?;
+    // The voice of a synthesizer, and the language model of a recognizer's training texts.
+    let voice = ModelFolder(folder).default_voice();
+    for (from, to) in
+        [(ModelFolder(&args.run).default_voice(), voice), (args.run.join(CORPUS_MODEL), folder.join(CORPUS_MODEL))]
+    {
+        if from.is_file() {
+            fs::copy(&from, to).failed()?;
+        }
     }
     vocoder::copy(&ModelFolder(&args.run).vocoder(), &ModelFolder(folder).vocoder())?;
     metadata.write(folder).failed()?;
@@ -204,14 +210,14 @@ fn prepare(out: &Path, force: bool) -> Result<(), Failure> {
 /// when dropped, with the folders that were made for it.
 struct DraftFolder {
     path: PathBuf,
+    /// Removes the folder at `path`. Always there, except while this value is dropped.
+    draft: Option<Draft>,
     out: PathBuf,
     /// Folders that did not exist before, the innermost first.
     made: Vec<PathBuf>,
 }
 
 impl DraftFolder {
-    /// Removes the folder at `path`. Always there, except while this value is dropped.
-    draft: Option<Draft>,
     /// Creates the output folder and the draft in it. Fails if the output folder is not empty, unless `force` is set.
     fn create(out: &Path, force: bool) -> Result<Self, Failure> {
         let made = out.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());

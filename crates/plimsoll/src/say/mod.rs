@@ -22,6 +22,7 @@ use plimsoll_text::ssml::{self, Part, Speech};
 use plimsoll_text::{Language, Normalizer};
 use serde_json::{Value, json};
 
+use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::print::go_on_without_output;
 use crate::run_flag::run_folder;
@@ -347,7 +348,7 @@ fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, 
     json!({
         "file": request.out.path().display().to_string(),
         "text": request.text,
-        "seconds": length,
+        "seconds": milliseconds(length.0),
         "parts": speech.segments.len(),
         "ending": if stopped { Ending::Stopped } else { Ending::CutOff },
         "unknown_letters": unknown,

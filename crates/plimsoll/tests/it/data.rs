@@ -2,6 +2,9 @@
 
 use crate::program::{SMALL, TestFolder, names};
 
+/// Share of unusable utterances that a tenth of a corpus may have.
+const SHARE: &str = "data.unusable_share=0.1";
+
 /// Makes a folder with the built-in corpus in LJSpeech's layout under `mine`; one utterance has no audio file and one
 /// has no text.
 fn folder_with_corpus() -> TestFolder {
@@ -20,7 +23,8 @@ fn folder_with_corpus() -> TestFolder {
 #[test]
 fn import_writes_list_that_trains() {
     let dir = folder_with_corpus();
-    let output = dir.run(&["data", "import", "mine", "--language", "en", "--out", "list.jsonl"]).success();
+    let output =
+        dir.run(&["data", "import", "mine", "--language", "en", "--out", "list.jsonl", "--set", SHARE]).success();
     for expected in
         ["(ljspeech)", "32 utterances listed, 30 usable", "1 not usable: missing file", "1 not usable: no text"]
     {
@@ -37,6 +41,37 @@ fn import_writes_list_that_trains() {
     assert_eq!(again.code, Some(2));
     assert!(again.stderr.contains("list.jsonl exists already") && again.stderr.contains("--force"), "{}", again.stderr);
     dir.run(&[&["train", "--manifest", "list.jsonl", "--steps", "1"], SMALL].concat()).success();
+}
+
+/// Two of 32 utterances cannot be used: more than a run accepts by default.
+#[test]
+fn commands_that_leave_out_a_part_end_with_one_exit_code() {
+    let dir = folder_with_corpus();
+    let commands: [&[&str]; 4] = [
+        &["data", "check", "mine"],
+        &["data", "import", "mine", "--out", "list.jsonl", "--force"],
+        &["data", "pack", "mine", "--out", "shards"],
+        &["train", "--data", "mine", "--dry-run"],
+    ];
+    for command in commands {
+        let small = if command[0] == "train" { SMALL } else { &[] };
+        for (more, code) in [(&[][..], 2), (&["--set", SHARE][..], 0)] {
+            std::fs::remove_dir_all(dir.path("shards")).unwrap_or_default();
+            let output = dir.run(&[command, small, more].concat());
+            assert_eq!(output.code, Some(code), "{command:?} {more:?}: {output:?}");
+            assert!(code == 0 || output.stderr.contains("data.unusable_share"), "{}", output.stderr);
+            // What is usable is written all the same.
+            assert!(command[1] != "pack" || names(&dir.path("shards")).len() == 1);
+        }
+    }
+    assert_eq!(std::fs::read_to_string(dir.path("list.jsonl")).unwrap().lines().count(), 30);
+    for name in [&b"bad.wav"[..], b"good.wav"] {
+        let name = String::from_utf8_lossy(name).into_owned();
+        let audio = std::fs::read(dir.path("mine/wavs").join(&names(&dir.path("mine/wavs"))[0])).unwrap();
+        dir.write(&format!("two/{name}"), if name == "bad.wav" { b"no sound".to_vec() } else { audio });
+    }
+    dir.train(&["--name", "r", "--steps", "1"]).success();
+    assert_eq!(dir.run(&["transcribe", "two", "--run", "runs/r"]).code, Some(2));
 }
 
 #[test]
@@ -134,7 +169,9 @@ fn special_files_and_names_cost_only_their_utterances() {
     let check = dir.run(&["data", "check", "mixed", "--set", "data.unusable_share=0.9"]).success();
     assert!(check.stdout.contains("pipe.wav: it is a named pipe, not a file"), "{}", check.stdout);
     let before = names(&dir.path("."));
-    let import = dir.run(&["data", "import", "mixed", "--out", "list.jsonl"]).success();
+    let import =
+        dir.run(&["data", "import", "mixed", "--out", "list.jsonl", "--set", "data.unusable_share=0.9"]).success();
+    assert!(check.stdout.contains("3 utterances listed, 1 usable"), "{}", check.stdout);
     for expected in
         ["3 utterances listed, 1 usable", "it is a named pipe, not a file", "is not UTF-8", "caf\u{fffd}.wav"]
     {

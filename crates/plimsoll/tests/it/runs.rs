@@ -229,6 +229,8 @@ fn export_averages_checkpoints() {
     let output = dir.run(&["export", "--run", "runs/a", "--out", "mean", "--average", "last:3"]).success();
     assert!(output.stderr.contains("the mean of the checkpoints of steps 4, 3, 2"), "{}", output.stderr);
     // A run keeps three checkpoints by default.
+    // The language model of the training texts belongs to the model.
+    assert_eq!(std::fs::read(dir.path("mean/texts.lm")).unwrap(), std::fs::read(dir.path("runs/a/texts.lm")).unwrap());
     let output = dir.run(&["export", "--run", "runs/a", "--out", "other", "--average", "last:9"]);
     assert_eq!(output.code, Some(2), "{output:?}");
     assert!(output.stderr.contains("and not 9") && !dir.path("other").exists(), "{}", output.stderr);

@@ -18,6 +18,12 @@ mod format;
 mod span;
 mod subtitles;
 mod tables;
+/// Rounds `value` to a whole number of parts, of which `parts` make 1. A value that is too large for this stays.
+fn rounded(value: f64, parts: f64) -> f64 {
+    let whole = (value * parts).round();
+    if whole.is_finite() { whole / parts } else { value }
+}
+
 #[cfg(test)]
 mod tests;
 mod textgrid;
@@ -159,13 +165,14 @@ impl Transcript {
         self.segments.iter().map(line).collect()
     }
 
-    /// Writes JSON with all fields. A time that is no number becomes 0.
+    /// Writes JSON with all fields: times in whole milliseconds, confidences with four digits. A time that is no number
+    /// becomes 0.
     pub fn to_json(&self) -> String {
         let mut finite = self.clone();
         let fix = |start: &mut f64, end: &mut f64, confidence: &mut Option<f64>| {
-            let fixed = |seconds: f64| if seconds.is_finite() { seconds } else { 0.0 };
+            let fixed = |seconds: f64| if seconds.is_finite() { rounded(seconds, 1e3) } else { 0.0 };
             (*start, *end) = (fixed(*start), fixed(*end));
-            *confidence = confidence.filter(|confidence| confidence.is_finite());
+            *confidence = confidence.filter(|confidence| confidence.is_finite()).map(|share| rounded(share, 1e4));
         };
         fix(&mut finite.seconds, &mut 0.0, &mut None);
         for segment in &mut finite.segments {

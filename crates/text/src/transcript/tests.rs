@@ -33,6 +33,22 @@ fn example() -> Transcript {
 }
 
 #[test]
+fn times_in_json_are_whole_milliseconds() {
+    let word = Word::new("a", 0.1 + 0.2, 1.0 / 3.0).with_confidence(2.0 / 3.0);
+    let transcript = Transcript {
+        recording: "r".into(),
+        seconds: 16_001.0 / 48_000.0,
+        language: None,
+        segments: vec![Segment::new(vec![word])],
+    };
+    let json = transcript.to_json();
+    for expected in ["0.333", "0.3", "0.6667"] {
+        assert!(json.contains(expected), "{json}");
+    }
+    assert!(!json.contains("0.30000") && !json.contains("0.33333") && !json.contains("0.66666"), "{json}");
+}
+
+#[test]
 fn files_are_those_that_other_parsers_accepted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/data/transcripts");
     for format in TranscriptFormat::ALL {
