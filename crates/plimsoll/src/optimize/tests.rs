@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use plimsoll_core::{Bytes, Choice, Precision, Remat};
+use plimsoll_core::{Bytes, Choice, Precision, Remat, Seconds};
 use plimsoll_memory::{BackendRules, Demand, RunMemory, StateOption, StepMemory, operation_costs, trace};
 use plimsoll_recipes::config::{DeviceConfig, Loaded};
 
@@ -76,12 +76,7 @@ fn check_optimize<S: Traceable + Sync>(
     let file = folder.path().join("less.toml");
     std::fs::write(
         &file,
-        edited(
-            &plimsoll_recipes::config::to_toml(&Loaded { config: builder.config.clone(), ..loaded(path) }),
-            &changes,
-            "optimize",
-        )
-        .unwrap(),
+        edited(&to_toml(&Loaded { config: builder.config.clone(), ..loaded(path) }), &changes, "optimize").unwrap(),
     )
     .unwrap();
     let written = DemandBuilder::from_config(loaded(&file).config).unwrap();
@@ -135,6 +130,31 @@ fn optimized_configurations_fit_in_tight_and_in_large_budgets() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let budgets = [5, 7, 9, 24].map(Bytes::gib);
     check_configuration(&folder.join("asr/konkani_small.toml"), &budgets);
+}
+
+/// Validation attends for 256 queries at a time, so long recordings refuse no small budget.
+#[test]
+fn recordings_of_two_minutes_fit_3_gib_and_more() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/asr/konkani_base.toml");
+    let mut config = loaded(&path).config;
+    config.data.max_seconds = Seconds(120.0);
+    let builder = DemandBuilder::from_config(config).unwrap();
+    with_model!(&builder.model, model => check_long_recordings(model, &builder));
+}
+
+/// Checks that `builder` is planned for budgets from 3 to 12 GiB, and that more memory slows no plan.
+fn check_long_recordings<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder) {
+    let target = |budget: Bytes| targets(&[format!("{} B", budget.0)], &DeviceConfig::default()).unwrap().remove(0);
+    let model = MemoryModel::new(subject, builder.as_written(&target(Bytes::gib(3)))).unwrap();
+    let mut before = f64::INFINITY;
+    for budget in (6..=24).map(|halves| Bytes::mib(512 * halves)) {
+        let plans = builder.plans(&model, &target(budget), budget).unwrap();
+        let plan = plans.used().unwrap_or_else(|error| panic!("{budget}: {error}"));
+        assert!(plan.peak <= budget, "{budget}: {}", plan.peak);
+        let best = plans.at_best.as_ref().map_or(f64::INFINITY, Plan::seconds);
+        assert!(best <= before * 1.02, "{budget}: {best} s after {before} s with less memory");
+        before = best;
+    }
 }
 
 /// Checks that the memory of a micro-batch follows from one recording for any number of utterances.
