@@ -189,7 +189,7 @@ pub struct SpokenWord {
     pub end: Seconds,
 }
 
-/// Tells when each word of the corpus of `options` is said: the ids of its utterances, as [`make_corpus`] writes them, with
+/// Computes when each word of the corpus of `options` is said: the ids of its utterances, as [`make_corpus`] writes them, with
 /// their words. A room makes echoes longer than a word; they are not counted.
 ///
 /// # Errors

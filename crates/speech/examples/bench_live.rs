@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (samples, ends) = speech();
     let options = LiveOptions::default();
     let mut live = LiveTranscriber::new(&transcriber, Search::Greedy, None, options);
-    // What a machine that computes each step as soon as it can has shown at which time: the stream waits for nobody.
+    // What a machine that computes each step as soon as it can has shown at which time: the stream does not wait.
     let (mut clock, mut busy, mut steps, mut delays, mut tail) = (0.0f64, Vec::new(), 0, Vec::new(), Vec::new());
     let mut take = |update: &LiveUpdate, clock: f64| {
         for word in &update.words {

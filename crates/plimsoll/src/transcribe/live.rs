@@ -112,7 +112,7 @@ fn waiting(
     block
 }
 
-/// Reads a stream block by block, until it ends or nobody takes the blocks.
+/// Reads a stream block by block, until it ends or the blocks are no longer taken.
 fn read(
     input: impl Read + 'static,
     form: Option<RawAudio>,

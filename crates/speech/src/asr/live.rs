@@ -43,7 +43,7 @@ const FIRST: Seconds = Seconds(1.0);
 const MOST: Seconds = Seconds(5.0);
 /// Frames in which no word ends become final after this time, as in a language without spaces.
 const LONGEST: Seconds = Seconds(4.0);
-/// Ratio of the loudest to a quiet part of the sound, in power, below which nobody speaks: 5 dB.
+/// Ratio of the loudest to a quiet part of the sound, in power, below which nothing is said: 5 dB.
 const SPEECH: f64 = 3.2;
 
 /// What a stream has brought since the update before.

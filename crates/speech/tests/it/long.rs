@@ -189,5 +189,5 @@ fn blocks_of_a_stream_change_no_word() {
         assert!(!live(&transcriber, &samples, samples.len(), search).is_empty());
     }
     assert!(live(&transcriber, &[], 1, Search::Greedy).is_empty());
-    assert!(live(&transcriber, &[0.0; 160_000], 1_600, Search::Greedy).is_empty(), "nobody speaks in silence");
+    assert!(live(&transcriber, &[0.0; 160_000], 1_600, Search::Greedy).is_empty(), "silence has no words");
 }
