@@ -25,12 +25,15 @@ pub(crate) fn with_hint(mut error: Error, args: &[OsString]) -> Error {
     };
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::Suggested);
+    // It names the flag that clap found, which is the wrong one.
+    error.remove(ContextKind::Usage);
     let command = command_of(args);
     let flags: Vec<String> =
         command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| long.replace('-', "_")).collect();
     let takes_keys = flags.iter().any(|flag| flag == "set");
     // The exact name of a key before a flag that is like it: `--text-encoder-layers` is not `--encoder-layers`.
-    let hint = flag_hint(&name).filter(|_| takes_keys).or_else(|| {
+    let is_flag = flags.contains(&name);
+    let hint = flag_hint(&name).filter(|_| takes_keys && !is_flag).or_else(|| {
         match nearest_word(&name, flags.iter().map(String::as_str)) {
             Some(near) => Some(format!("did you mean `--{}`?", near.replace('_', "-"))),
             None if takes_keys => {
@@ -109,6 +112,7 @@ mod tests {
         ] {
             let found = message(line);
             assert!(found.contains("unexpected argument"), "{line}: {found}");
+            assert!(!found.contains("--max-memory") && !found.contains("Usage"), "{line}: {found}");
             match expected {
                 Some(hint) => assert!(found.contains(hint), "{line}: {found}"),
                 None => assert!(!found.contains("tip:"), "{line}: {found}"),

@@ -169,7 +169,7 @@ fn recognizer_learns_subwords() {
 fn exported_model_equals_run() {
     let dir = trained();
     let output = dir.run(&["export", "--run", "runs/r", "--out", "models/r"]).success();
-    let expected = ["README.md", "model.json", "model.safetensors", "vocabulary.json"];
+    let expected = ["README.md", "model.json", "model.safetensors", "texts.lm", "vocabulary.json"];
     assert_eq!(names(&dir.path("models/r")), expected);
     assert!(expected.iter().all(|name| output.stdout.contains(name)), "{}", output.stdout);
     let exported = read_weights(&dir.path("models/r/model.safetensors")).unwrap();
