@@ -22,6 +22,9 @@ const UNCHECKED_BYTES: u64 = 4 << 20;
 /// Largest total size of the pages that stay in memory. The page that was unpacked last always stays.
 const MAX_KEPT_BYTES: usize = 256 << 20;
 
+/// Largest number of pages that stay in memory. They are searched one by one.
+const MAX_KEPT_PAGES: usize = 256;
+
 /// How a page is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -161,6 +164,8 @@ impl PageCompression {
             Self::Gzip => drop(MultiGzDecoder::new(packed).take(size + 1).read_to_end(&mut bytes)?),
             Self::Zstd => drop(zstd::Decoder::with_buffer(packed)?.take(size + 1).read_to_end(&mut bytes)?),
         }
+        // The page may stay in memory.
+        bytes.shrink_to_fit();
         Ok(bytes)
     }
 }
@@ -210,7 +215,7 @@ impl RecentPages {
         }
         self.bytes += page.len();
         self.pages.push_back((key, page));
-        while self.bytes > MAX_KEPT_BYTES && self.pages.len() > 1 {
+        while (self.bytes > MAX_KEPT_BYTES || self.pages.len() > MAX_KEPT_PAGES) && self.pages.len() > 1 {
             self.bytes -= self.pages.pop_front().map_or(0, |(_, page)| page.len());
         }
     }
@@ -260,7 +265,8 @@ mod tests {
             let mut read = Vec::new();
             source.open().unwrap().read_to_end(&mut read).unwrap();
             prop_assert_eq!(&read, &content[start..]);
-            prop_assert!(PackedPage { unpacked: wrong, ..page }.read(&File::open(&file).unwrap()).is_err() || wrong == page.unpacked);
+            let other = PackedPage { unpacked: wrong, ..page }.read(&File::open(&file).unwrap());
+            prop_assert!(other.is_err() || wrong == page.unpacked);
             let place = offset as usize + at.index(packed.len());
             bytes[place] ^= 1 << bit;
             fs::write(&file, &bytes).unwrap();
@@ -287,5 +293,7 @@ mod tests {
         recent.insert(key(10), Arc::new(vec![0; 2 * MAX_KEPT_BYTES]));
         assert_eq!((recent.pages.len(), recent.bytes), (1, 2 * MAX_KEPT_BYTES));
         assert!(recent.get(&PageKey { size: 10, ..key(10) }).is_none());
+        (100..1000).for_each(|offset| recent.insert(key(offset), Arc::new(vec![0; 10])));
+        assert!(recent.pages.len() == MAX_KEPT_PAGES && recent.get(&key(999)).is_some());
     }
 }

@@ -89,7 +89,9 @@ impl AudioSource {
         let metadata = regular_file_metadata(&self.file)?;
         match self.part {
             Some(AudioPart::Page { page, offset, length }) => page.check(metadata.len(), offset, length)?,
-            _ => drop(self.range(metadata.len())?),
+            _ => {
+                self.range(metadata.len())?;
+            }
         }
         Ok(metadata)
     }
