@@ -198,7 +198,7 @@ fn unique(file: &ParquetFile, leaf: &Leaf, may_repeat: bool) -> Option<Vec<u64>>
     let (mut hashes, mut known) = (Vec::new(), HashSet::new());
     for group in 0..file.groups().len() {
         // Damage is reported when the rows are read.
-        for value in file.values(group, leaf).map_while(Result::ok) {
+        for value in Column::values(file, group, leaf).map_while(Result::ok) {
             let name = value.and_then(text).filter(|name| !name.trim().is_empty())?;
             let hash = SampleId::from_name(&name).0;
             if !may_repeat && !known.insert(hash) {
@@ -233,10 +233,10 @@ struct GroupReader<'a> {
 
 impl<'a> GroupReader<'a> {
     fn new(file: &'a ParquetFile, columns: &'a Columns, group: usize, naming: &Naming) -> Self {
-        let column = |leaf: Option<&'a Leaf>| leaf.map(|leaf| file.values(group, leaf));
+        let column = |leaf: Option<&'a Leaf>| leaf.map(|leaf| Column::values(file, group, leaf));
         Self {
-            audio: file.places(group, &columns.audio),
-            text: file.values(group, &columns.text),
+            audio: Column::places(file, group, &columns.audio),
+            text: Column::values(file, group, &columns.text),
             id: naming.column.and_then(|id| column(columns.ids()[id])),
             name: column(columns.name.as_ref()),
             speaker: column(columns.speaker.as_ref()),

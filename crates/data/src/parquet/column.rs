@@ -20,7 +20,7 @@ pub(crate) enum Value {
 
 /// Part of the bytes that a reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+enum Wanted {
     Value,
     Place,
 }
@@ -64,7 +64,18 @@ const PLAIN: i64 = 0;
 const DICTIONARY: [i64; 2] = [2, 8];
 
 impl<'a> Column<'a> {
-    pub(super) fn new(file: &'a ParquetFile, leaf: &'a Leaf, (chunk, rows): (Chunk, u64), wanted: Wanted) -> Self {
+    /// Returns the values of a column in a row group, row by row.
+    pub(crate) fn values(file: &'a ParquetFile, group: usize, leaf: &'a Leaf) -> Self {
+        Self::new(file, group, leaf, Wanted::Value)
+    }
+
+    /// Returns the places of the bytes of a column, row by row.
+    pub(crate) fn places(file: &'a ParquetFile, group: usize, leaf: &'a Leaf) -> Self {
+        Self::new(file, group, leaf, Wanted::Place)
+    }
+
+    fn new(file: &'a ParquetFile, group: usize, leaf: &'a Leaf, wanted: Wanted) -> Self {
+        let (chunk, rows) = file.chunk(group, leaf);
         Self { file, leaf, chunk, wanted, at: chunk.start, rows, left: rows, dictionary: None, data: None }
     }
 

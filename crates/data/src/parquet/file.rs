@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use plimsoll_audio::PackedPage;
 use plimsoll_core::open_regular_file;
 
-use super::column::{Column, Wanted};
-use super::schema::{Footer, Leaf};
+use super::schema::{Chunk, Footer, Leaf};
 use super::{Damage, MAGIC};
 
 /// Open file whose end is read.
@@ -89,19 +88,10 @@ impl ParquetFile {
         self.footer.facts.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// Returns the values of a column in a row group, row by row.
-    pub(crate) fn values<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Column<'a> {
-        self.column(group, leaf, Wanted::Value)
-    }
-
-    /// Returns the places of the bytes of a column, row by row.
-    pub(crate) fn places<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Column<'a> {
-        self.column(group, leaf, Wanted::Place)
-    }
-
-    fn column<'a>(&'a self, group: usize, leaf: &'a Leaf, wanted: Wanted) -> Column<'a> {
+    /// Returns where the values of a column in a row group lie, and the number of rows.
+    pub(super) fn chunk(&self, group: usize, leaf: &Leaf) -> (Chunk, u64) {
         let group = &self.footer.groups[group];
-        Column::new(self, leaf, (group.chunks[leaf.index], group.rows), wanted)
+        (group.chunks[leaf.index], group.rows)
     }
 
     /// Reads bytes of the file.
