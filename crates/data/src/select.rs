@@ -6,7 +6,7 @@ use plimsoll_core::Seconds;
 
 use crate::issue::{Issue, IssueKind};
 use crate::utterances::Utterances;
-use plimsoll_text::{Case, Tokenizer, normalize};
+use plimsoll_text::{Case, Tokenizer, normalized};
 use rayon::prelude::*;
 
 /// Limits of one run on the durations and texts of utterances.
@@ -162,7 +162,15 @@ impl Measured {
 fn ctc_frames(text: &str, tokenizer: Option<&Tokenizer>) -> u64 {
     match tokenizer {
         Some(tokenizer) => with_gaps(tokenizer.encode_lossy(text).0.into_iter()),
-        None => with_gaps(normalize(text, Case::Keep).chars()),
+        None => {
+            let text = normalized(text, Case::Keep);
+            if text.is_ascii() {
+                let bytes = text.as_bytes();
+                let repeats = bytes.iter().zip(bytes.get(1..).unwrap_or_default()).filter(|(a, b)| a == b).count();
+                return (bytes.len() + repeats) as u64;
+            }
+            with_gaps(text.chars())
+        }
     }
 }
 

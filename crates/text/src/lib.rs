@@ -21,7 +21,7 @@ pub mod transcript;
 
 pub use characters::CharTokenizer;
 pub use error::TextError;
-pub use normalize::{Case, normalize, without_punctuation};
+pub use normalize::{Case, normalize, normalized, without_punctuation};
 pub use normalizer::{Normalizer, NormalizerError, Step};
 pub use numbers::{Numbers, english_number, numbers_to_words};
 pub use spoken::{Language, cardinal, number_words};

@@ -1,5 +1,7 @@
 //! Normalization of texts: white space, composed characters, case and punctuation.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
@@ -26,12 +28,24 @@ pub enum Case {
 /// assert_eq!(normalize("cafe\u{301}", Case::Keep), "café");
 /// ```
 pub fn normalize(text: &str, case: Case) -> String {
+    normalized(text, case).into_owned()
+}
+
+/// Normalizes a text as [`normalize`] does. A text that is normal is not copied.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use plimsoll_text::{Case, normalized};
+/// assert!(matches!(normalized("good morning", Case::Keep), Cow::Borrowed("good morning")));
+/// assert_eq!(normalized("Good  Morning", Case::Lower), "good morning");
+/// ```
+pub fn normalized(text: &str, case: Case) -> Cow<'_, str> {
     if is_normal_ascii(text) {
-        return if case == Case::Lower { text.to_ascii_lowercase() } else { text.to_owned() };
+        return if case == Case::Lower { text.to_ascii_lowercase().into() } else { text.into() };
     }
     let words: Vec<&str> = text.split_whitespace().collect();
     let text: String = words.join(" ").nfc().collect();
-    if case == Case::Lower { text.to_lowercase() } else { text }
+    if case == Case::Lower { text.to_lowercase().into() } else { text.into() }
 }
 
 /// Returns whether a text is ASCII without white space other than single spaces between words: normal as it is.

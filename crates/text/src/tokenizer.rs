@@ -18,7 +18,7 @@ use crate::characters::CharTokenizer;
 use crate::encoded::Encoded;
 use crate::error::{TextError, short_error};
 use crate::hugging_face::HuggingFace;
-use crate::normalize::{Case, normalize};
+use crate::normalize::{Case, normalize, normalized};
 use crate::normalizer::Normalizer;
 use crate::numbers::Numbers;
 
@@ -214,7 +214,7 @@ impl Tokenizer {
     /// them. With a vocabulary of characters this is several times as fast.
     pub fn count_lossy(&self, text: &str) -> (usize, usize) {
         match &self.vocabulary {
-            Vocabulary::Characters(characters) => characters.count(&normalize(&self.numbers.apply(text), Case::Keep)),
+            Vocabulary::Characters(characters) => characters.count(&normalized(&self.numbers.apply(text), Case::Keep)),
             Vocabulary::Bpe(_) | Vocabulary::HuggingFace(_) => {
                 let (ids, unknown) = self.encode_lossy(text);
                 (ids.len(), unknown)

@@ -24,6 +24,9 @@ pub(super) const MAX_NAME_BYTES: usize = 4096;
 /// megabytes.
 const MAX_ISSUES: usize = 1_000_000;
 
+/// Number of utterances of a piece whose ids are looked up together.
+const AT_ONCE: usize = 32;
+
 /// Largest quotation of a list in a message, in characters.
 const MAX_QUOTE_CHARS: usize = 200;
 
@@ -225,8 +228,12 @@ impl<'a> ListingBuilder<'a> {
         let number = self.entries.file(file);
         let mut others = others.into_iter().peekable();
         let last = (rows.len(), None);
+        let piece_rows = &*rows;
         let rows = rows.iter().zip(&lines).map(Some).enumerate();
         for (index, row) in rows.chain([last]) {
+            if index % AT_ONCE == 0 {
+                self.entries.expect(&piece_rows[index..piece_rows.len().min(index + AT_ONCE)]);
+            }
             while let Some((_, line, draft)) = others.next_if(|(before, ..)| *before == index) {
                 let location = SourceLocation { file: file.into(), line: Some(line) };
                 if let Some((location, draft)) = keep(location, draft) {
