@@ -39,6 +39,7 @@ mod host;
 mod html_report;
 pub mod live;
 mod lock;
+mod owner_colors;
 mod picture;
 mod probe;
 mod record;

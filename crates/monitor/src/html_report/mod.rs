@@ -33,12 +33,14 @@ use html::{clipped, note, section};
 use numbers::{NUMBERS_VERSION, PageNumbers, RunNumbers};
 use plot::Plot;
 
+use crate::owner_colors::{OWNER_CLASSES, OWNER_VARIABLES};
+
 /// Largest page, in bytes: a page can be sent by mail and opens at once.
 const PAGE_BYTES_MAX: usize = 2_000_000;
 /// Most runs of a page: with more, colors and columns are too similar.
 const RUNS_MAX: usize = 8;
-/// Colors of the owners of time, which the live page has too, and the style of the page.
-const STYLE: &str = concat!(include_str!("../owner_colors.css"), include_str!("style.css"));
+/// Style of the page, between the colors of the owners of time and their classes.
+const STYLE: &str = include_str!("style.css");
 /// Forbids programs, and everything that is not in the page itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:";
 
@@ -112,9 +114,11 @@ fn page(all: &[RunData], detail: &Detail) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\
          \"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"viewport\" content=\"width=device-width, \
          initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n\
-         {STYLE}</style>\n</head>\n<body>\n{HATCH}\n{body}</main>\n<footer>Made by plimsoll-monitor {}. The numbers of \
+         {}{STYLE}{}</style>\n</head>\n<body>\n{HATCH}\n{body}</main>\n<footer>Made by plimsoll-monitor {}. The numbers of \
          this page are in it as JSON, in the element <code>data</code>.</footer>\n<script type=\"application/json\" \
          id=\"data\">{data}</script>\n</body>\n</html>\n",
+        *OWNER_VARIABLES,
+        *OWNER_CLASSES,
         env!("CARGO_PKG_VERSION"),
     )
 }

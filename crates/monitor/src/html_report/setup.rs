@@ -30,7 +30,7 @@ pub(super) fn configuration(runs: &[RunData], detail: &Detail) -> String {
             body += &note(&format!("Not shown: {} more.", config.len() - rows.len()));
         }
         if !rows.is_empty() {
-            html += &folded(&format!("All of {}", clipped(&run.report.name, detail.text.min(80))), &body);
+            html += &folded(&format!("All settings of {}", clipped(&run.report.name, detail.text.min(80))), &body);
         }
     }
     section("configuration", "Configuration", &html)

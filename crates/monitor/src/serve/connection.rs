@@ -15,6 +15,7 @@ use super::request::{self, BadRequest, Request};
 use super::response::{Response, head, write};
 use crate::Timestamp;
 use crate::live::{LiveRun, RunView};
+use crate::owner_colors::OWNER_VARIABLES;
 
 /// Time for which a closed connection is still read. A connection that is closed with unread bytes loses its answer.
 const LINGER: Duration = Duration::from_millis(300);
@@ -22,7 +23,7 @@ const LINGER: Duration = Duration::from_millis(300);
 static PAGE: LazyLock<String> = LazyLock::new(|| {
     let owners = TimeOwner::ALL.map(|owner| (owner.name(), owner.label()));
     let owners = serde_json::to_string(&owners).expect("words are plain data");
-    let page = include_str!("page.html").replacen("/* colors of the owners */", include_str!("../owner_colors.css"), 1);
+    let page = include_str!("page.html").replacen("/* colors of the owners */", &OWNER_VARIABLES, 1);
     page.replacen("[/* names and words of the owners */]", &owners, 1)
 });
 const JSON: &str = "application/json; charset=utf-8";
