@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use burn::module::Module;
+use burn::module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{
     BatchList, BatchSource, DeliveredBatch, HostBatch, Key, Position, SourceError, StepEvent, TimeOwner, TimeShares,
@@ -33,6 +34,7 @@ enum Culprit {
     Operations,
     Read,
     Optimizer,
+    Update,
     Disk,
     Validation,
     Observer,
@@ -43,6 +45,9 @@ thread_local! {
     static CULPRIT: Cell<Culprit> = const { Cell::new(Culprit::Loader) };
 }
 
+/// Number of writes that a slow disk delayed. Another thread writes.
+static WRITES: AtomicU32 = AtomicU32::new(0);
+
 fn delay_if(culprit: Culprit) {
     if CULPRIT.get() == culprit {
         std::thread::sleep(DELAY);
@@ -52,7 +57,46 @@ fn delay_if(culprit: Culprit) {
 #[derive(Module, Debug)]
 struct Slow {
     net: Net,
+    late: Late,
 }
+
+/// Part of a model without parameters, which an optimizer waits for when it updates the model.
+#[derive(Clone, Debug)]
+struct Late;
+
+impl Module for Late {
+    fn map<M: ModuleMapper>(self, _: &mut M) -> Self {
+        delay_if(Culprit::Update);
+        self
+    }
+    fn visit<V: ModuleVisitor>(&self, _: &mut V) {}
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        devices
+    }
+    fn fork(self, _: &Device) -> Self {
+        self
+    }
+    fn to_device(self, _: &Device) -> Self {
+        self
+    }
+    fn train(self) -> Self {
+        self
+    }
+    fn valid(&self) -> Self {
+        Self
+    }
+    fn materialize(self) -> Self {
+        self
+    }
+}
+
+impl ModuleDisplayDefault for Late {
+    fn content(&self, content: Content) -> Option<Content> {
+        Some(content)
+    }
+}
+
+impl ModuleDisplay for Late {}
 
 impl Task for Slow {
     type Batch = HostBatch;
@@ -88,6 +132,7 @@ struct SlowDisk;
 impl Disk for SlowDisk {
     fn write(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         std::thread::sleep(DELAY);
+        WRITES.fetch_add(1, Ordering::Relaxed);
         RealDisk.write(path, bytes)
     }
 }
@@ -140,7 +185,7 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
     };
     let options = RunOptions { validate_every: Some(validate_every), save_every, ..RunOptions::new(limits) };
     let config = TrainerConfig::new(Schedule::constant(1e-3), Key::new(1));
-    let task = Slow { net: Net::new(width, &Device::flex().autodiff()) };
+    let task = Slow { net: Net::new(width, &Device::flex().autodiff()), late: Late };
     let mut trainer = Trainer::new(task, config, Governor::new(4));
     let start = Instant::now();
     Run::new(&mut trainer, &mut source, &store, &options).with_observer(&mut watch).train(&mut validate).unwrap();
@@ -164,6 +209,7 @@ fn each_culprit_has_its_time_and_hardly_any_is_unknown() {
         (Culprit::Copy, TimeOwner::Transfer),
         (Culprit::Model, TimeOwner::Compute),
         (Culprit::Read, TimeOwner::Read),
+        (Culprit::Update, TimeOwner::Optimizer),
         (Culprit::Validation, TimeOwner::Validation),
         (Culprit::Observer, TimeOwner::Record),
     ] {
@@ -198,6 +244,19 @@ fn culprits_without_a_known_time_have_the_largest_share() {
             check_sums(culprit, &times, wall);
         });
     }
+}
+
+#[test]
+fn a_slow_checkpoint_has_the_time_that_the_run_waits_for_it() {
+    undisturbed(|| {
+        WRITES.store(0, Ordering::Relaxed);
+        let (times, _) = times_with(Culprit::Disk);
+        let delayed = DELAY.as_secs_f64() * f64::from(WRITES.load(Ordering::Relaxed));
+        // While the writer writes, the run does other work.
+        let beside = times.total() - times.get(TimeOwner::Checkpoint);
+        assert!(times.get(TimeOwner::Checkpoint) >= 0.8 * (delayed - beside), "{delayed}: {times:?}");
+        assert!(delayed >= 2.0 * beside, "the disk is the culprit: {delayed}, {times:?}");
+    });
 }
 
 #[test]
