@@ -1,18 +1,22 @@
 //! `plimsoll monitor`: watches GPUs, host and a run.
 
-use std::io::IsTerminal;
+use std::cell::Cell;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use plimsoll_core::{Bytes, error_chain};
+use plimsoll_core::{Bytes, counted, error_chain};
+use plimsoll_monitor::RunLock;
 use plimsoll_monitor::live::{LiveRun, RunFollower, RunView, line};
 use plimsoll_monitor::sample::{
     AlertLimits, Alerts, MachineSource, Monitor, Reading, Replay, Sample, SampleReader, SampleRecorder, Sampler,
+    WatchedProcess,
 };
-use plimsoll_monitor::serve::{ServeOptions, Server};
+use plimsoll_monitor::serve::{ServeError, ServeOptions, Server};
 use plimsoll_monitor::terminal::{Update, ViewOptions, run_terminal, screen_text};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::invocation::command;
@@ -84,13 +88,15 @@ fn seconds(least: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
 /// Source of samples: this machine, or a recording.
 enum Samples {
     Machine { monitor: Monitor, last: f64 },
-    Recording { replay: Box<dyn Iterator<Item = Sample>> },
+    Recording { replay: Box<dyn Iterator<Item = Sample>>, damaged: Rc<Cell<u64>>, samples: u64 },
 }
 
 /// What the command shows: samples, and a run if one is named.
 struct Watch {
     samples: Samples,
-    run: Option<RunFollower>,
+    run: Option<(RunFollower, PathBuf)>,
+    /// Process of the run while it runs.
+    process: WatchedProcess,
     view: RunView,
     all_gpus: bool,
     end: Option<Instant>,
@@ -129,10 +135,10 @@ pub(crate) fn monitor(args: &MonitorArgs) -> Result<ExitCode, Failure> {
             }
         }
     }
-    if let Samples::Machine { monitor, .. } = watch.samples
-        && !args.json
-    {
-        print!("{}", monitor.stop());
+    match watch.samples {
+        Samples::Machine { monitor, .. } if !args.json => print!("{}", monitor.stop()),
+        Samples::Machine { .. } => {}
+        Samples::Recording { damaged, samples, .. } => print_gaps(samples, damaged.get()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -149,7 +155,13 @@ fn json(view: &RunView) -> String {
 fn serve(address: &str, live: &LiveRun, allow_remote: bool) -> Result<Server, Failure> {
     let options = ServeOptions { allow_remote, ..ServeOptions::default() };
     Server::bind(address, live.clone(), options).map_err(|error| {
-        let help = "use an address of this machine such as 127.0.0.1:9100, or --allow-remote for others";
+        let help = match &error {
+            ServeError::Bind { source, .. } if source.kind() == ErrorKind::AddrInUse => {
+                "another program uses this port: give another one, or port 0 for any that is free"
+            }
+            ServeError::Bind { .. } => "give an address of this machine with a port, such as 127.0.0.1:9100",
+            _ => "use an address of this machine such as 127.0.0.1:9100, or --allow-remote for others",
+        };
         Failure::invalid(error_chain(&error), help)
     })
 }
@@ -164,24 +176,32 @@ fn run_folder(named: &Path, config: &ConfigArgs) -> Result<PathBuf, Failure> {
     })
 }
 
+/// Returns the number of the process that trains the run in `folder`, if this process can see it.
+fn process_of(folder: &Path) -> Option<u32> {
+    RunLock::holder(folder)?.visible_pid()
+}
+
 impl Watch {
     fn start(args: &MonitorArgs) -> Result<Self, Failure> {
         let folder = args.run.as_ref().map(|run| run_folder(run, &args.config)).transpose()?;
         if folder.is_none() {
             load(&args.config, environment())?;
         }
-        if let Some(folder) = folder.as_deref().filter(|folder| args.once && !folder.is_dir()) {
+        // A run may begin later, and a file is none.
+        if let Some(folder) = folder.as_deref().filter(|folder| folder.is_file() || args.once && !folder.is_dir()) {
             let message = format!("there is no run in {}", folder.display());
             return Err(Failure::invalid(message, format!("`{}` lists the runs", command("runs list"))));
         }
-        let run = folder.as_deref().map(RunFollower::new);
-        let view = run.as_ref().map_or_else(|| RunView::new("this machine"), RunFollower::start);
+        let run = folder.map(|folder| (RunFollower::new(&folder), folder));
+        let view = run.as_ref().map_or_else(|| RunView::new("this machine"), |(run, _)| run.start());
+        let process = WatchedProcess::none();
+        process.set(run.as_ref().and_then(|(_, folder)| process_of(folder)));
         let samples = match &args.replay {
             Some(path) => recording(path, args.speed)?,
-            None => machine(args)?,
+            None => machine(args, &process)?,
         };
         let end = args.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-        Ok(Self { samples, run, view, all_gpus: args.all_gpus, end })
+        Ok(Self { samples, run, process, view, all_gpus: args.all_gpus, end })
     }
 
     /// Waits until there is a sample with rates, which need two readings.
@@ -207,8 +227,11 @@ impl Watch {
             Samples::Machine { monitor, last } => {
                 monitor.latest().filter(|sample| sample.time > std::mem::replace(last, sample.time))
             }
-            Samples::Recording { replay } => match replay.next() {
-                Some(sample) => Some(sample),
+            Samples::Recording { replay, samples, .. } => match replay.next() {
+                Some(sample) => {
+                    *samples += 1;
+                    Some(sample)
+                }
                 None => return false,
             },
         };
@@ -219,7 +242,10 @@ impl Watch {
             self.view.sample(sample);
         }
         // A record that cannot be read now may be readable later.
-        let _ = self.run.as_mut().map(|run| run.refresh(&mut self.view));
+        if let Some((run, folder)) = &mut self.run {
+            let _ = run.refresh(&mut self.view);
+            self.process.set(process_of(folder));
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         self.view.set_now(if self.is_live() { now } else { self.view.last_sample().map_or(now, |sample| sample.time) });
         true
@@ -254,7 +280,7 @@ impl Watch {
 }
 
 /// Starts to sample this machine, with alerts on standard error where nothing is drawn.
-fn machine(args: &MonitorArgs) -> Result<Samples, Failure> {
+fn machine(args: &MonitorArgs, process: &WatchedProcess) -> Result<Samples, Failure> {
     let mut recorder = args.log_file.as_deref().map(SampleRecorder::append).transpose().invalid()?;
     let limits = Alerts::new(AlertLimits::default());
     let mut alerts = if args.all_gpus { limits.for_all_gpus() } else { limits };
@@ -271,15 +297,33 @@ fn machine(args: &MonitorArgs) -> Result<Samples, Failure> {
         }
     };
     let period = Duration::from_secs_f64(args.interval);
-    let monitor = Monitor::start_with(period, || Sampler::new(MachineSource::open()), on_sample);
+    let process = process.clone();
+    let open = move || Sampler::new(MachineSource::open().with_process(&process));
+    let monitor = Monitor::start_with(period, open, on_sample);
     Ok(Samples::Machine { monitor, last: f64::NEG_INFINITY })
 }
 
 /// Opens a recording to play it back.
 fn recording(path: &Path, speed: f64) -> Result<Samples, Failure> {
     let reader = SampleReader::open(path).map_err(|error| {
-        Failure::invalid(error.to_string(), format!("`{}` makes a recording", command("monitor --log-file FILE")))
+        Failure::invalid(error_chain(&error), format!("`{}` makes a recording", command("monitor --log-file FILE")))
     })?;
-    let samples = reader.filter_map(Result::ok);
-    Ok(Samples::Recording { replay: Box::new(Replay::new(samples, speed, std::thread::sleep)) })
+    let damaged = Rc::new(Cell::new(0));
+    let count = damaged.clone();
+    let samples = reader.filter_map(move |read| {
+        count.set(count.get() + u64::from(read.is_err()));
+        read.ok()
+    });
+    let replay = Box::new(Replay::new(samples, speed, std::thread::sleep));
+    Ok(Samples::Recording { replay, damaged, samples: 0 })
+}
+
+/// Says what a recording lacks that was played back.
+fn print_gaps(samples: u64, damaged: u64) {
+    if damaged > 0 {
+        eprintln!("warning: {} of the recording left out: no sample", counted(damaged, "line"));
+    }
+    if samples == 0 {
+        eprintln!("warning: the recording has no sample");
+    }
 }

@@ -36,6 +36,13 @@ impl LockHolder {
         Self { host: String::new(), pid: 0, since: 0.0, boot: String::new() }
     }
 
+    /// Returns the number of the process if this process can see it: both are on one machine, and in one container.
+    pub fn visible_pid(&self) -> Option<u32> {
+        // A container has a name of its own unless somebody gives it another.
+        let is_near = self.is_on_this_machine() && sysinfo::System::host_name().is_some_and(|name| name == self.host);
+        Some(self.pid).filter(|pid| is_near && *pid > 0)
+    }
+
     /// Returns whether the process belongs to this machine, and the machine was not started again since.
     pub(super) fn is_on_this_machine(&self) -> bool {
         !self.boot.is_empty() && self.boot == boot()

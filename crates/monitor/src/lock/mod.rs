@@ -131,11 +131,22 @@ impl RunLock {
     /// Returns whether a process holds the lock of the run in `folder`; `None` if the folder never had a lock. Changes no
     /// file.
     pub fn is_held(folder: &Path) -> Option<bool> {
+        Some(Self::state(folder)?.1)
+    }
+
+    /// Returns the process that holds the lock of the run in `folder`, if it has written its name. Changes no file.
+    pub fn holder(folder: &Path) -> Option<LockHolder> {
+        Self::state(folder).filter(|(_, is_held)| *is_held)?.0
+    }
+
+    /// Reads the name in the lock file, and whether a process holds the lock.
+    fn state(folder: &Path) -> Option<(Option<LockHolder>, bool)> {
         let mut file = File::open(folder.join(FILE)).ok()?;
         let answer = ask(|| file.try_lock_shared()).ok()?;
         let written = read(&mut file).ok()?;
         let age = || Ok(age_of(&file, SystemTime::now()));
-        Some(answer == OsLock::Busy || is_alive(written.as_ref(), answer, age).unwrap_or(false))
+        let is_held = answer == OsLock::Busy || is_alive(written.as_ref(), answer, age).unwrap_or(false);
+        Some((written, is_held))
     }
 }
 

@@ -7,6 +7,7 @@ use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, Pid, ProcessRefreshKind, ProcessesToU
 
 use super::HostSample;
 use super::reading::{Missing, Origin, Reading};
+use super::watched::WatchedProcess;
 use crate::Host;
 use plimsoll_core::Bytes;
 
@@ -16,16 +17,19 @@ pub(super) struct HostReader {
     /// all processors alone. So the processes have their own system.
     cpus: System,
     processes: System,
+    watched: WatchedProcess,
+    /// Process of the reading before.
     pid: Option<Pid>,
     /// Numbers of the processors that this process can run on; `None` if they are not known, which means all.
     allowed: Option<Vec<usize>>,
-    /// Whether the system counts the bytes that this process reads and writes. `sysinfo` gives zero if not.
+    /// Whether the system counts the bytes that the process reads and writes. `sysinfo` gives zero if not.
     counts_disk: bool,
-    before: Option<(Duration, Counters)>,
+    /// Time of the reading before, and the counters of the process if it ran.
+    before: Option<(Duration, Option<Counters>)>,
     rates: Rates,
 }
 
-/// Counters of this process since its start.
+/// Counters of the watched process since its start.
 #[derive(Clone, Copy)]
 struct Counters {
     cpu_seconds: f64,
@@ -61,13 +65,14 @@ impl Rates {
 }
 
 impl HostReader {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(watched: WatchedProcess) -> Self {
         Self {
             cpus: System::new(),
             processes: System::new(),
-            pid: sysinfo::get_current_pid().ok(),
+            watched,
+            pid: None,
             allowed: read_to_string("/proc/self/status").ok().and_then(|status| allowed_cpus(&status)),
-            counts_disk: !cfg!(target_os = "linux") || read_to_string("/proc/self/io").is_ok(),
+            counts_disk: false,
             before: None,
             rates: Rates::missing(Missing::NeedsTwoReadings),
         }
@@ -88,10 +93,26 @@ impl HostReader {
                 Bytes(0) => Reading::missing(Missing::Failed, memory_origin),
                 _ => Reading::new(host.available, memory_origin),
             },
-            own_memory: Reading::from_result(own_memory.ok_or(Missing::Failed), Origin::System),
+            own_memory: Reading::from_result(own_memory.ok_or(self.why_no_process()), Origin::System),
             disk_read,
             disk_written,
         }
+    }
+
+    /// Takes over which process is watched.
+    fn follow(&mut self) {
+        let pid = self.watched.pid().map(Pid::from_u32);
+        if pid != self.pid {
+            let counts = |pid: Pid| !cfg!(target_os = "linux") || read_to_string(format!("/proc/{pid}/io")).is_ok();
+            (self.pid, self.counts_disk) = (pid, pid.is_some_and(counts));
+            // The counters of another process say nothing.
+            self.before = self.before.map(|(at, _)| (at, None));
+        }
+    }
+
+    /// Returns why nothing is known about the process.
+    fn why_no_process(&self) -> Missing {
+        if self.pid.is_some() { Missing::Failed } else { Missing::NotVisible }
     }
 
     fn process(&self) -> Option<&sysinfo::Process> {
@@ -101,16 +122,17 @@ impl HostReader {
     /// Reads the counters, and returns the rates since the reading before. Readings in quick succession give the same
     /// rates again: the system counts processor time in steps of 10 ms.
     fn read_rates(&mut self, elapsed: Duration) -> Rates {
+        self.follow();
         if let Some(pid) = self.pid {
             let kind = ProcessRefreshKind::nothing().with_cpu().with_memory().with_disk_usage().without_tasks();
-            self.processes.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, kind);
+            self.processes.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), true, kind);
         }
         let period = self.before.map(|(at, _)| elapsed.saturating_sub(at));
         if let Some(period) = period.filter(|period| *period < MINIMUM_CPU_UPDATE_INTERVAL) {
             return self.rates.aged(period);
         }
         self.cpus.refresh_cpu_usage();
-        let Some(now) = self.counters() else { return Rates::missing(Missing::Failed) };
+        let now = self.counters();
         if let (Some((_, before)), Some(period)) = (self.before, period) {
             self.rates = self.rates_since(before, now, period.as_secs_f64());
         }
@@ -128,20 +150,29 @@ impl HostReader {
         })
     }
 
-    fn rates_since(&self, before: Counters, now: Counters, seconds: f64) -> Rates {
-        let rate = |before: u64, now: u64| match self.counts_disk {
-            true => Reading::new(now.saturating_sub(before) as f64 / seconds, Origin::System),
-            false => Reading::missing(Missing::NotVisible, Origin::System),
+    fn rates_since(&self, before: Option<Counters>, now: Option<Counters>, seconds: f64) -> Rates {
+        let both = match (before, now) {
+            (Some(before), Some(now)) => Ok((before, now)),
+            (None, Some(_)) => Err(Missing::NeedsTwoReadings),
+            (_, None) => Err(self.why_no_process()),
         };
-        let own = (now.cpu_seconds - before.cpu_seconds).max(0.0) / seconds;
-        let busy = self.busy_cpus();
-        let of_busy = |value: Option<f64>| Reading::from_result(value.ok_or(Missing::Failed), Origin::System);
+        let rate = |count: fn(&Counters) -> u64| {
+            let rate =
+                |(before, now): (Counters, Counters)| count(&now).saturating_sub(count(&before)) as f64 / seconds;
+            let visible = both.and_then(|both| if self.counts_disk { Ok(both) } else { Err(Missing::NotVisible) });
+            Reading::from_result(visible.map(rate), Origin::System)
+        };
+        let own = both.map(|(before, now)| (now.cpu_seconds - before.cpu_seconds).max(0.0) / seconds);
+        let busy = self.busy_cpus().ok_or(Missing::Failed);
+        // Without a process, all that run are others.
+        let others = if self.pid.is_none() { Ok(0.0) } else { own };
+        let others = busy.and_then(|(busy, _)| others.map(|own| (busy - own).max(0.0)));
         Rates {
-            cpu: of_busy(busy.map(|(busy, cpus)| (busy / cpus).clamp(0.0, 1.0))),
-            own_cpus: Reading::new(own, Origin::System),
-            other_cpus: of_busy(busy.map(|(busy, _)| (busy - own).max(0.0))),
-            disk_read: rate(before.read, now.read),
-            disk_written: rate(before.written, now.written),
+            cpu: Reading::from_result(busy.map(|(busy, cpus)| (busy / cpus).clamp(0.0, 1.0)), Origin::System),
+            own_cpus: Reading::from_result(own, Origin::System),
+            other_cpus: Reading::from_result(others, Origin::System),
+            disk_read: rate(|counters| counters.read),
+            disk_written: rate(|counters| counters.written),
         }
     }
 
@@ -198,7 +229,7 @@ mod tests {
 
     #[test]
     fn rates_need_two_readings() {
-        let mut reader = HostReader::new();
+        let mut reader = HostReader::new(WatchedProcess::this());
         let first = reader.read(Duration::ZERO);
         let rates = |sample: &HostSample| {
             let HostSample { cpu, own_cpus, other_cpus, disk_read, disk_written, .. } = sample.clone();
@@ -216,7 +247,7 @@ mod tests {
 
     #[test]
     fn work_is_seen() {
-        let mut reader = HostReader::new();
+        let mut reader = HostReader::new(WatchedProcess::this());
         reader.read(Duration::ZERO);
         let start = Instant::now();
         while start.elapsed() < MINIMUM_CPU_UPDATE_INTERVAL + Duration::from_millis(50) {
@@ -228,9 +259,29 @@ mod tests {
     }
 
     #[test]
-    fn disk_rates_without_counters_are_missing() {
-        let mut reader = HostReader { counts_disk: false, ..HostReader::new() };
+    fn the_watched_process_can_change() {
+        let watched = WatchedProcess::none();
+        let mut reader = HostReader::new(watched.clone());
         reader.read(Duration::ZERO);
+        let none = reader.read(Duration::from_secs(1));
+        assert_eq!(none.own_cpus.why_missing(), Some(Missing::NotVisible), "{none:?}");
+        assert!(none.cpu.value().is_some() && none.other_cpus.value().is_some(), "{none:?}");
+        watched.set(Some(std::process::id()));
+        let first = reader.read(Duration::from_secs(2));
+        assert_eq!(first.own_cpus.why_missing(), Some(Missing::NeedsTwoReadings), "{first:?}");
+        assert!(first.own_memory.value().is_some() && first.cpu.value().is_some(), "{first:?}");
+        assert!(reader.read(Duration::from_secs(3)).own_cpus.value().is_some());
+        // No process has this number: it is larger than any that Linux gives.
+        watched.set(Some(1 << 30));
+        let gone = reader.read(Duration::from_secs(4));
+        assert_eq!(gone.own_cpus.why_missing(), Some(Missing::Failed), "{gone:?}");
+    }
+
+    #[test]
+    fn disk_rates_without_counters_are_missing() {
+        let mut reader = HostReader::new(WatchedProcess::this());
+        reader.read(Duration::ZERO);
+        reader.counts_disk = false;
         let sample = reader.read(Duration::from_secs(1));
         assert_eq!(sample.disk_read.why_missing(), Some(Missing::NotVisible));
         assert!(sample.own_cpus.value().is_some());

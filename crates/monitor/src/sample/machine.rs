@@ -6,6 +6,7 @@ use super::Sample;
 use super::host_reader::HostReader;
 use super::nvml_reader::NvmlReader;
 use super::sampler::SampleSource;
+use super::watched::WatchedProcess;
 use crate::probe::{NoGpu, NvmlGpus, ProcessEnv};
 
 /// Source of samples of this machine. The host is always read; the GPUs if there are any.
@@ -22,7 +23,21 @@ impl MachineSource {
 
     /// Opens this machine with `gpus`, or with the reason why there are none.
     pub fn with_gpus(gpus: Result<NvmlGpus, NoGpu>) -> Self {
-        Self { host: HostReader::new(), gpus: gpus.map(NvmlReader::new).map_err(|why| why.to_string()) }
+        Self {
+            host: HostReader::new(WatchedProcess::this()),
+            gpus: gpus.map(NvmlReader::new).map_err(|why| why.to_string()),
+        }
+    }
+
+    /// Shows the use of the machine by `process` in place of that by this process: a program that watches another is not the
+    /// run.
+    #[must_use]
+    pub fn with_process(mut self, process: &WatchedProcess) -> Self {
+        self.host = HostReader::new(process.clone());
+        if let Ok(gpus) = &mut self.gpus {
+            gpus.watch(process.clone());
+        }
+        self
     }
 
     /// Replaces the detected environment of this process, which decides what the process numbers of the driver mean.

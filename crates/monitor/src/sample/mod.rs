@@ -22,6 +22,7 @@ mod summary;
 mod tests;
 mod throttling;
 mod trace;
+mod watched;
 
 use std::fmt;
 
@@ -41,6 +42,7 @@ pub use statistics::Statistics;
 pub use summary::{GpuSummary, MonitorCost, MonitorSummary, NumberSummary};
 pub(crate) use throttling::Stretch;
 pub(crate) use trace::{GpuTrace, Numbers, SampleTrace};
+pub use watched::WatchedProcess;
 
 /// Readings of a machine at one moment.
 ///

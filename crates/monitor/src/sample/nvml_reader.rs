@@ -12,6 +12,7 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use super::gpm::{GpmReader, GpmReadings};
 use super::nvml_error::why_missing;
 use super::reading::{Missing, Origin, Reading};
+use super::watched::WatchedProcess;
 use super::{GpuSample, InstanceSample, SampledProcess, ThrottleReason};
 use crate::probe::{
     CudaEnvironment, GpuMemory, GpuProcess, GpuSource, NvmlGpus, ProcessEnv, VisibleGpus, device_processes,
@@ -25,6 +26,8 @@ pub(super) struct NvmlReader {
     nvml: &'static Nvml,
     visible: VisibleGpus,
     env: ProcessEnv,
+    /// Process that counts as the run.
+    watched: WatchedProcess,
     processes: System,
     gpus: Vec<KnownGpu>,
 }
@@ -43,7 +46,11 @@ impl NvmlReader {
     pub(super) fn new(gpus: NvmlGpus) -> Self {
         let visible = CudaEnvironment::from_env().visible(&gpus.inventory().gpus);
         let (nvml, env) = (gpus.library(), ProcessEnv::detect());
-        Self { nvml, visible, env, processes: System::new(), gpus: Vec::new() }
+        Self { nvml, visible, env, watched: WatchedProcess::this(), processes: System::new(), gpus: Vec::new() }
+    }
+
+    pub(super) fn watch(&mut self, process: WatchedProcess) {
+        self.watched = process;
     }
 
     pub(super) fn set_env(&mut self, env: ProcessEnv) {
@@ -120,7 +127,7 @@ impl NvmlReader {
     /// another process. A size above the `total` memory is not a size: drivers under WSL give such numbers.
     fn sampled(&self, process: GpuProcess, total: Option<Bytes>) -> SampledProcess {
         let numbers_hold = self.env.why_pids_differ().is_none();
-        let is_this = process.pid == std::process::id();
+        let is_this = self.watched.pid() == Some(process.pid);
         let name = || Some(self.processes.process(Pid::from_u32(process.pid))?.name().to_string_lossy().into_owned());
         let memory = process.memory.filter(|memory| total.is_none_or(|total| *memory <= total));
         SampledProcess {
