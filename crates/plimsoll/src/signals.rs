@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll_core::remove_drafts;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
-use signal_hook::iterator::Signals as ReceivedSignals;
-use signal_hook::low_level::emulate_default_handler;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::{SigId, flag, iterator, low_level};
 
 /// State that SIGINT, SIGTERM and SIGHUP set.
 #[derive(Clone, Debug, Default)]
@@ -17,16 +15,18 @@ pub(crate) struct Signals {
     pub(crate) stop: Arc<AtomicBool>,
     /// Number of the last signal that the process received.
     last: Arc<AtomicUsize>,
+    /// Handlers that end the process at the second signal.
+    at_second: Vec<SigId>,
 }
 
 impl Signals {
     /// Installs the handlers of SIGINT, SIGTERM and SIGHUP. SIGHUP stays ignored if it is, as under `nohup`.
     pub(crate) fn listen() -> std::io::Result<Self> {
-        let signals = Self::default();
+        let mut signals = Self::default();
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // Order matters: the check comes before the flag that the same signal sets.
-            flag::register_conditional_shutdown(signal, exit_code(signal), asked.clone())?;
+            signals.at_second.push(flag::register_conditional_shutdown(signal, exit_code(signal), asked.clone())?);
             flag::register(signal, asked.clone())?;
             signals.stop_at(signal)?;
         }
@@ -36,6 +36,29 @@ impl Signals {
             signals.stop_at(SIGHUP)?;
         }
         Ok(signals)
+    }
+
+    /// Calls `restore` before a signal ends the process at once: the second SIGINT or SIGTERM, and SIGQUIT. What `restore`
+    /// returns lives until the end.
+    pub(crate) fn restore_at_end<T>(&mut self, restore: impl Fn() -> T + Send + 'static) -> std::io::Result<()> {
+        let mut ending = iterator::Signals::new([SIGINT, SIGTERM, SIGQUIT])?;
+        let wait = move || {
+            let mut is_asked = false;
+            for signal in &mut ending {
+                if signal == SIGQUIT || std::mem::replace(&mut is_asked, true) {
+                    let _restored = restore();
+                    if signal == SIGQUIT {
+                        let _ = low_level::emulate_default_handler(signal);
+                    }
+                    low_level::exit(exit_code(signal));
+                }
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+        for handler in self.at_second.drain(..) {
+            low_level::unregister(handler);
+        }
+        Ok(())
     }
 
     /// Makes `signal` set the stop flag.
@@ -59,12 +82,12 @@ fn exit_code(signal: i32) -> i32 {
 /// Makes SIGINT, SIGTERM and SIGHUP remove what is half written before they end the process, as they would without this. A
 /// signal stays ignored if it is.
 pub(crate) fn end_without_drafts() -> std::io::Result<()> {
-    let mut received =
-        ReceivedSignals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)))?;
+    let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    let mut received = iterator::Signals::new(handled)?;
     let end = move || {
         if let Some(signal) = received.forever().next() {
             remove_drafts();
-            let _ = emulate_default_handler(signal);
+            let _ = low_level::emulate_default_handler(signal);
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(end).map(drop)

@@ -94,11 +94,11 @@ struct Signals {
 #[cfg(unix)]
 impl Signals {
     fn listen(is_wanted: bool) -> io::Result<Self> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
         use signal_hook::flag::{register_conditional_default, register_usize};
 
         let signals = Self { last: Arc::default(), is_over: Arc::default() };
-        let wanted: &[i32] = if is_wanted { &[SIGHUP, SIGINT, SIGTERM] } else { &[] };
+        let wanted: &[i32] = if is_wanted { &[SIGHUP, SIGINT, SIGQUIT, SIGTERM] } else { &[] };
         for &signal in wanted {
             register_conditional_default(signal, signals.is_over.clone())?;
             register_usize(signal, signals.last.clone(), signal as usize)?;

@@ -1,8 +1,8 @@
 //! The terminal as it was before the view, whatever happens.
 
-use std::io::{self, Stdout};
-use std::sync::Arc;
+use std::io::{self, Stdout, StdoutLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
 use ratatui::Terminal;
@@ -10,6 +10,9 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+
+/// Mode of the terminal of the view that is open: a process has one terminal.
+static OPEN: Mutex<Option<Arc<Mode>>> = Mutex::new(None);
 
 /// The terminal in the mode of the view. Dropping it, and a panic of any thread, restores the terminal.
 pub(super) struct Screen {
@@ -35,6 +38,7 @@ impl Screen {
         restore_at_panic(mode.clone());
         // The guard exists before the mode changes: what follows may fail halfway.
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(mode.clone());
         let screen = Self { terminal, mode };
         enter()?;
         Ok(screen)
@@ -56,7 +60,18 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.mode.restore();
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// Restores the terminal if [`run_terminal`](super::run_terminal) has it, for a thread that ends the process at once.
+/// Nothing is drawn while the result lives.
+pub fn restore_terminal() -> StdoutLock<'static> {
+    let output = io::stdout().lock();
+    if let Some(mode) = &*OPEN.lock().unwrap_or_else(PoisonError::into_inner) {
+        mode.restore();
+    }
+    output
 }
 
 fn enter() -> io::Result<()> {

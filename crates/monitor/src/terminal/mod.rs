@@ -18,4 +18,5 @@ mod tests;
 
 pub use draw::{draw, screen_text};
 pub use event_loop::{Update, run_terminal};
+pub use guard::restore_terminal;
 pub use options::ViewOptions;

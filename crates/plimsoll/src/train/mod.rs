@@ -141,9 +141,9 @@ fn lead(
     }
     let planned = PlannedRun::in_processes(loaded, resume.as_ref(), processes, memory, &Terminal)?;
     eprint!("{}", planned.plan);
-    let signals = Signals::listen().failed()?;
+    let mut signals = Signals::listen().failed()?;
     let run = planned.start()?;
-    let mut view = display(args.ui, &run.plan, run.folder.path());
+    let mut view = display(args.ui, &run.plan, run.folder.path(), &mut signals).failed()?;
     match run.train(&signals.stop, &mut *view)? {
         TrainingOutcome::Followed => Ok(ExitCode::SUCCESS),
         TrainingOutcome::Stopped { step } => {

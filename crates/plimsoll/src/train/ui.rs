@@ -12,12 +12,13 @@ use plimsoll_core::Record;
 use plimsoll_monitor::RecordError;
 use plimsoll_monitor::live::RunFollower;
 use plimsoll_monitor::sample::Monitor;
-use plimsoll_monitor::terminal::{Update, ViewOptions, run_terminal};
+use plimsoll_monitor::terminal::{Update, ViewOptions, restore_terminal, run_terminal};
 use plimsoll_recipes::plan::RunPlan;
 use plimsoll_recipes::training::{RunDisplay, Totals};
 use plimsoll_train::Event;
 
 use super::view::View;
+use crate::signals::Signals;
 
 /// Time between two samples of the machine for the view.
 const SAMPLES: Duration = Duration::from_secs(1);
@@ -38,14 +39,26 @@ pub(crate) enum Ui {
     Json,
 }
 
-/// Makes the display of the run in `folder`.
-pub(crate) fn display(ui: Ui, plan: &RunPlan, folder: &Path) -> Box<dyn RunDisplay> {
-    match ui {
-        Ui::Tui if std::io::stdout().is_terminal() => Box::new(FullView::start(plan, folder)),
+/// Makes the display of the run in `folder`. A view of the whole terminal restores it also if `signals` end the process at
+/// once.
+///
+/// # Errors
+/// If the system installs no handler.
+pub(crate) fn display(
+    ui: Ui,
+    plan: &RunPlan,
+    folder: &Path,
+    signals: &mut Signals,
+) -> std::io::Result<Box<dyn RunDisplay>> {
+    Ok(match ui {
+        Ui::Tui if std::io::stdout().is_terminal() => {
+            signals.restore_at_end(restore_terminal)?;
+            Box::new(FullView::start(plan, folder))
+        }
         Ui::Json => Box::new(JsonView { inner: View::new(plan, false) }),
         Ui::Lines => Box::new(View::new(plan, false)),
         Ui::Auto | Ui::Tui | Ui::Bars => Box::new(View::new(plan, true)),
-    }
+    })
 }
 
 /// Returns the time in seconds since 1970.
