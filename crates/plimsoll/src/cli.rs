@@ -141,7 +141,7 @@ impl Command {
             Self::Advise(args) => advise::advise(&args, meter),
             Self::Stress(args) => stress::stress(&args, meter),
             Self::Scale(args) => scale::scale(&args),
-            Self::Doctor(args) => doctor::doctor(&args),
+            Self::Doctor(args) => doctor::doctor(&args, meter),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make(&args),
             Self::Config(command) => {
                 print!("{}", command.run(environment())?);

@@ -1,5 +1,8 @@
 //! `plimsoll doctor`: checks machine and program before a run.
 
+mod fusion;
+mod loading;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,15 +11,15 @@ use std::time::Duration;
 use burn::tensor::{Distribution, Tensor};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::{Bytes, Precision};
+use plimsoll_core::{Bytes, CountingAllocator, Precision};
 use plimsoll_monitor::doctor::{Check, DeviceKind, Doctor, DoctorOptions, DoctorProgress, MachineFacts, Outcome};
-use plimsoll_recipes::config::{BackendChoice, ConfigArgs, PrecisionChoice, RunConfig, load};
+use plimsoll_recipes::config::{BackendChoice, ConfigArgs, PrecisionChoice, RunConfig};
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 
-use crate::environment;
 use crate::output::{ForceFlag, OutputFile};
 use crate::print::uses_color;
+use crate::trial::load_trial;
 
 /// Time limit of a check that computes on the device: a GPU compiles its first kernels.
 const ON_THE_DEVICE: Duration = Duration::from_secs(60);
@@ -42,8 +45,9 @@ pub(crate) struct DoctorArgs {
 }
 
 /// Checks machine and program. The exit code is 0 if all is well, 1 after a warning and 2 after a failure.
-pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    let config = load(&args.config, environment())?.config;
+pub(crate) fn doctor(args: &DoctorArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
+    let loaded = load_trial(&args.config)?;
+    let config = loaded.config.clone();
     let facts = Arc::new(MachineFacts::read());
     let options = DoctorOptions {
         checkpoint_folder: Some(existing(config.runs_dir.clone())),
@@ -59,6 +63,8 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         OutputFile::new(path, "--bundle", ForceFlag { force: true })?;
     }
     let doctor = own_checks(&config).into_iter().fold(Doctor::for_machine(&facts, &options), Doctor::with);
+    // After the check of the device: without one nothing trains.
+    let doctor = doctor.with(loading::check(loaded, memory));
     let bar = if args.json { ProgressBar::hidden() } else { bar() };
     let report = doctor.run(|progress| {
         if let DoctorProgress::Started { index, count, title, .. } = progress {
@@ -132,41 +138,11 @@ fn own_checks(config: &RunConfig) -> Vec<Check> {
         Check::new("fusion", "elementwise operations run as one kernel", move |_| {
             match TrainingDevice::choose(&device) {
                 Ok(chosen) if chosen.is_host => Outcome::skip("the CPU backend does not fuse operations"),
-                Ok(chosen) => fusion(&chosen),
+                Ok(chosen) => fusion::fusion(&chosen.device),
                 Err(failure) => Outcome::skip(failure.to_string()),
             }
         });
     vec![opens.with_limit(ON_THE_DEVICE), fuses.with_limit(ON_THE_DEVICE)]
-}
-
-/// Checks that a chain of elementwise operations waits in a queue, where it becomes one kernel.
-///
-/// Without fusion each operation takes the memory of its result at once. With fusion nothing happens before the queue is
-/// flushed.
-fn fusion(chosen: &TrainingDevice) -> Outcome {
-    /// Number of fp32 values of a tensor, and their size.
-    const VALUES: usize = 1 << 20;
-    const SIZE: u64 = 4 << 20;
-    let device = &chosen.device;
-    let in_use = || device.memory_pool_usage().map(|usage| usage.bytes_in_use);
-    let x = Tensor::<1>::ones([VALUES], device);
-    if let Err(error) = device.sync() {
-        return Outcome::fail(error.to_string());
-    }
-    let Some(before) = in_use() else { return Outcome::skip("the device does not report its memory") };
-    let result = (x.clone() * 2.0 + 1.0).exp();
-    let queued = in_use().unwrap_or(before).saturating_sub(before);
-    let _ = device.sync();
-    let done = in_use().unwrap_or(before).saturating_sub(before);
-    drop((x, result));
-    let outcome = match (queued < SIZE, done >= SIZE) {
-        (true, true) => Outcome::pass("a chain of operations waits in a queue, and stores only its result"),
-        (_, false) => Outcome::skip("the memory of the device does not show when operations run"),
-        (false, true) => {
-            Outcome::warn("each operation runs alone").with_fix("build the program with the feature `fusion` of Burn")
-        }
-    };
-    outcome.with_detail("queued_bytes", queued).with_detail("done_bytes", done)
 }
 
 #[cfg(test)]
