@@ -16,9 +16,13 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::{TimeOwner, TimeShares};
+
+/// Whether the clocks of all threads are off.
+static IS_OFF: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static CLOCK: RefCell<Clock> = RefCell::new(Clock::new());
@@ -38,11 +42,25 @@ impl Clock {
 
     /// Gives the time since the last change to the owner of the innermost guard.
     fn settle(&mut self) {
+        if IS_OFF.load(Ordering::Relaxed) {
+            return;
+        }
         let now = Instant::now();
         let owner = self.open.last().copied().unwrap_or(TimeOwner::Unknown);
         self.times.add(owner, (now - self.since).as_secs_f64());
         self.since = now;
     }
+}
+
+/// Turns the clocks of all threads off or on, for a measurement of what they cost. While they are off, no time is counted.
+/// The lap in which they are turned on again counts that time.
+pub fn turn_off(is_off: bool) {
+    IS_OFF.store(is_off, Ordering::Relaxed);
+}
+
+/// Returns whether the clocks are off.
+pub fn is_off() -> bool {
+    IS_OFF.load(Ordering::Relaxed)
 }
 
 /// Names the owner of the time of this thread until it is dropped.
