@@ -1,10 +1,9 @@
 //! Reads machines that a scenario describes, each in a process of its own: the library takes the path of the scenario
 //! from the environment, and a process has only one.
 
-use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::env::{current_exe, var_os};
 use std::fs::{read_to_string, write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,21 +13,13 @@ use plimsoll_monitor::{NvmlGpus, ProcessEnv};
 use plimsoll_monitor::sample::{MachineSource, Sample, SampleSource};
 use serde::{Deserialize, Serialize};
 
+use crate::tool::build_library;
+
 /// Variable with the folder of the process that reads.
 const FOLDER: &str = "MONITOR_TEST_FOLDER";
 
 /// Path of the library, which is built once.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let this = current_exe().unwrap();
-    let target = this.ancestors().nth(3).expect("a test lies in the target folder");
-    let cargo = var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
-    let mut build = Command::new(cargo);
-    build.args(["build", "--offline", "--quiet", "--package", "stand-in-nvml"]);
-    build.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target);
-    assert!(build.status().unwrap().success(), "the library is not built");
-    target.join("debug").join(format!("{DLL_PREFIX}stand_in_nvml{DLL_SUFFIX}"))
-});
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| build_library("stand-in-nvml"));
 
 /// What the process that reads is asked for.
 #[derive(Serialize, Deserialize)]

@@ -1,16 +1,12 @@
 //! A terminal that a test can read: a window of tmux, in which a shell runs the view.
 
-use std::env::current_exe;
 use std::fs::{read_to_string, write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::tool::{find, wait_for};
-
-/// Variable with the folder of the program in the window.
-pub(crate) const FOLDER: &str = "MONITOR_TEST_PANE";
 
 /// A window with a program.
 pub(crate) struct Pane {
@@ -27,16 +23,15 @@ pub(crate) struct Left {
 }
 
 impl Pane {
-    /// Starts the test `name` of this program in a window; `None` if there is no tmux.
-    pub(crate) fn start(name: &str, columns: u16, rows: u16, no_color: bool) -> Option<Self> {
+    /// Starts `command`, as a shell reads it, in a window; `None` if there is no tmux. The command is alone in its folder,
+    /// and must write its process number into the file `pid`.
+    pub(crate) fn start(command: &str, columns: u16, rows: u16, no_color: bool) -> Option<Self> {
         let pane = Self { tmux: find(&["tmux"])?, folder: tempfile::tempdir().unwrap() };
         let colors = if no_color { "export NO_COLOR=1" } else { "unset NO_COLOR" };
-        let (folder, program) = (pane.folder.path().display(), current_exe().unwrap());
+        let folder = pane.folder.path().display();
         let script = format!(
-            "cd '{folder}'\n{colors}\nexport LC_ALL=C.UTF-8 TERM=screen RUST_BACKTRACE=0 {FOLDER}='{folder}'\n\
-             stty -a > before\n'{}' --exact {name} --nocapture\necho $? > code\nstty -a > after.new\n\
-             mv after.new after\nexec cat\n",
-            program.display()
+            "cd '{folder}'\n{colors}\nexport LC_ALL=C.UTF-8 TERM=screen RUST_BACKTRACE=0\ntrap : INT\nstty -g > before\n\
+             {command}\necho $? > code\nstty -g > after.new\nmv after.new after\nexec cat\n"
         );
         write(pane.folder.path().join("script"), script).unwrap();
         // Without a status line the window is as large as the terminal.
@@ -76,19 +71,19 @@ impl Pane {
         numbers.any(|number| matches!(number, 30..=38 | 40..=48 | 90..=107))
     }
 
+    /// Changes the size of the window.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+    }
+
     /// Types a key.
     pub(crate) fn press(&self, key: &str) {
         self.tmux(&["send-keys", key]);
     }
 
-    /// Asks the program for `what`: it looks for a file of this name.
-    pub(crate) fn ask(&self, what: &str) {
-        write(self.folder.path().join(what), "").unwrap();
-    }
-
-    /// Returns whether the program has not yet removed the file of a question.
-    pub(crate) fn is_asked(&self, what: &str) -> bool {
-        self.folder.path().join(what).exists()
+    /// Returns the folder in which the program runs.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Sends a signal to the program.

@@ -1,6 +1,6 @@
 //! A real terminal shows what the view draws, and is as it was before after every end that a program can act on.
 
-use std::env::{var, var_os};
+use std::env::{current_exe, var, var_os};
 use std::fs::{remove_file, rename, write};
 use std::path::PathBuf;
 use std::process::id;
@@ -12,13 +12,16 @@ use plimsoll_monitor::Timestamp;
 use plimsoll_monitor::terminal::{Update, ViewOptions, run_terminal, screen_text};
 
 use crate::made_up::view;
-use crate::pane::{FOLDER, Left, Pane};
+use crate::pane::{Left, Pane};
 use crate::tool::wait_for;
+
+/// Variable that tells a process of this test that it is the program in a window.
+const IN_WINDOW: &str = "MONITOR_TEST_PANE";
 
 /// Is the program in the window if a test has started it, and does nothing otherwise.
 #[test]
 fn a_program_shows_a_run() {
-    let Some(folder) = var_os(FOLDER).map(PathBuf::from) else { return };
+    let Some(folder) = var_os(IN_WINDOW).map(PathBuf::from) else { return };
     let state = Arc::new(view(60));
     let source = move || {
         // A program has a number that can be read as soon as its view is open.
@@ -37,7 +40,10 @@ fn a_program_shows_a_run() {
 
 /// Starts the view in a window, and waits until the window shows exactly what the view draws.
 fn start(columns: u16, rows: u16, no_color: bool) -> Option<Pane> {
-    let pane = Pane::start("terminal::a_program_shows_a_run", columns, rows, no_color)?;
+    let program = current_exe().unwrap();
+    let command =
+        format!("{IN_WINDOW}=\"$PWD\" '{}' --exact terminal::a_program_shows_a_run --nocapture", program.display());
+    let pane = Pane::start(&command, columns, rows, no_color)?;
     check_shown(&pane, columns, rows);
     assert_eq!(pane.has_colors(), !no_color);
     Some(pane)
@@ -71,6 +77,20 @@ fn keys_end_the_view_and_leave_a_sane_terminal() {
 }
 
 #[test]
+fn a_view_fills_a_window_that_changes_its_size() {
+    let Some(pane) = start(80, 24, false) else { return };
+    for (columns, rows) in [(200, 60), (120, 40), (40, 12), (80, 24)] {
+        pane.resize(columns, rows);
+        check_shown(&pane, columns, rows);
+    }
+    // Below 40x10 a line is left.
+    pane.resize(39, 9);
+    wait_for("one line", || (pane.text().trim_end().lines().count() == 1).then_some(()));
+    pane.press("q");
+    assert_eq!(pane.end().code, "0");
+}
+
+#[test]
 fn signals_end_the_view_and_leave_a_sane_terminal() {
     for (signal, code) in [("-TERM", "143"), ("-INT", "130"), ("-HUP", "129")] {
         let Some(pane) = start(80, 24, false) else { return };
@@ -83,7 +103,7 @@ fn signals_end_the_view_and_leave_a_sane_terminal() {
 #[test]
 fn a_panic_leaves_a_sane_terminal_and_its_message() {
     let Some(pane) = start(120, 40, false) else { return };
-    pane.ask("panic");
+    write(pane.folder().join("panic"), "").unwrap();
     let Left { code, text } = pane.end();
     assert_eq!(code, "101", "{text}");
     assert!(text.contains("a fault of the program"), "{text}");
@@ -92,8 +112,8 @@ fn a_panic_leaves_a_sane_terminal_and_its_message() {
 #[test]
 fn a_panic_of_a_thread_is_readable_after_a_view_that_goes_on() {
     let Some(pane) = start(120, 40, false) else { return };
-    pane.ask("thread");
-    wait_for("the fault", || (!pane.is_asked("thread")).then_some(()));
+    write(pane.folder().join("thread"), "").unwrap();
+    wait_for("the fault", || (!pane.folder().join("thread").exists()).then_some(()));
     check_shown(&pane, 120, 40);
     pane.press("q");
     let Left { code, text } = pane.end();

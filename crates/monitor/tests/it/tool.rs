@@ -1,7 +1,8 @@
 //! Programs of other people that judge what this crate writes. A test without its program is skipped.
 
-use std::env::{split_paths, var_os};
-use std::path::PathBuf;
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::env::{current_exe, split_paths, var_os};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -32,6 +33,19 @@ pub(crate) fn find_python_with(module: &str) -> Option<PathBuf> {
         return None;
     }
     Some(python)
+}
+
+/// Builds a library of the folder `testing`, and returns its path.
+pub(crate) fn build_library(package: &str) -> PathBuf {
+    let this = current_exe().unwrap();
+    let target = this.ancestors().nth(3).expect("a test lies in the target folder");
+    let cargo = var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    let mut build = Command::new(cargo);
+    build.args(["build", "--offline", "--quiet", "--package", package]);
+    build.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target);
+    assert!(build.status().unwrap().success(), "{package} is not built");
+    target.join("debug").join(format!("{DLL_PREFIX}{}{DLL_SUFFIX}", package.replace('-', "_")))
 }
 
 /// Asks `poll` until it has an answer. Panics with `what` if it has none in time.
