@@ -1,4 +1,4 @@
-//! Cost of watching a run: `cargo run -p plimsoll --example bench_watch [CONFIG.toml] [-- --rounds N]`.
+//! Cost of watching a run, on the wall and on the processors: `cargo xtask bench watch [CONFIG.toml] [--rounds N]`.
 //!
 //! It trains the built-in run, or that of a configuration, and turns the ledger, the record with its curves, and a monitor
 //! that samples every second off and on by turns, for the steps of a second each. Blocks come as on, off, off, on, so that a drift of

@@ -15,7 +15,7 @@ use crate::made_up::view;
 use crate::pane::{Left, Pane};
 use crate::tool::wait_for;
 
-/// Variable that tells a process of this test that it is the program in a window.
+/// Variable of the process of this test that is the program in a window.
 const IN_WINDOW: &str = "MONITOR_TEST_PANE";
 
 /// Is the program in the window if a test has started it, and does nothing otherwise.

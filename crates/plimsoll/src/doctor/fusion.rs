@@ -52,7 +52,7 @@ fn chain(device: &Device, values: usize, is_queued: bool) -> Result<Duration, St
         }
     }
     // A result that is never used may never be computed.
-    let last = x.slice([values - 1..values]);
+    let last = x.narrow(0, values - 1, 1);
     let sum = last.try_into_scalar::<f32>().map_err(|error| error.to_string())?;
     let time = begun.elapsed();
     if sum.is_finite() { Ok(time) } else { Err(format!("a value is {sum}")) }

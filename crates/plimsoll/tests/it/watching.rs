@@ -84,7 +84,7 @@ fn a_file_that_is_no_recording_is_refused() {
         assert!(output.code == Some(2) && output.stdout.is_empty(), "{file}: {output:?}");
         assert!(output.stderr.contains(file) && output.stderr.contains("--log-file"), "{file}: {}", output.stderr);
     }
-    // Damage in the middle is told, and so is a recording without samples.
+    // Damage in the middle is a warning, and so is a recording without samples.
     let sample = "{\"time\":1,\"host\":{},\"gpus\":[]}\n";
     dir.write("damaged.jsonl", format!("{sample}{{\"time\"\n{sample}"));
     let damaged = dir.run(&["monitor", "--replay", "damaged.jsonl", "--json"]).success();
