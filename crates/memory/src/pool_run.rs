@@ -1,5 +1,6 @@
 //! The memory that the pools of a GPU reserve in a run, from the trace of its largest micro-batch.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
 
@@ -168,7 +169,8 @@ impl PoolRun<'_> {
         run.preallocate(page.0, self.largest());
         let weights = || self.lives.weights.iter().map(|&index| self.sizes[index as usize]);
         let first_weights = run.reserve_all(weights());
-        let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
+        let changes = run.changes(self.lives, self.sizes);
+        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
         let f32_bits = 8 * size_of::<f32>() as u64;
         // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
         let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
@@ -179,10 +181,11 @@ impl PoolRun<'_> {
             run.free_all(gradients);
         }
         // From the second step on everything overwrites what it replaces.
-        let gradients = run.micro_batches(self.lives, self.sizes, step.micro_batches);
+        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
         if let Some(validation) = validation {
             run.free_all(gradients);
-            let last = run.micro_batch(&Lives::new(validation), &validation.sizes());
+            let sizes = validation.sizes();
+            let last = run.micro_batch(&run.changes(&Lives::new(validation), &sizes), &sizes);
             run.free_all(last);
         }
         run
@@ -202,9 +205,21 @@ struct PoolSimulation {
     slots: Vec<Slot>,
 }
 
+thread_local! {
+    /// Positions of the last simulation of this thread, for the next: a plan simulates thousands of runs, and a new list of some
+    /// hundred kB for each would be new pages of the system each time.
+    static SLOTS: Cell<Vec<Slot>> = const { Cell::new(Vec::new()) };
+}
+
+impl Drop for PoolSimulation {
+    fn drop(&mut self) {
+        SLOTS.set(std::mem::take(&mut self.slots));
+    }
+}
+
 impl PoolSimulation {
     fn new(sizes: RangeInclusive<u64>, limit: u64) -> Self {
-        Self { pools: Pools::default(), most: 0, limit, sizes, slots: Vec::new() }
+        Self { pools: Pools::default(), most: 0, limit, sizes, slots: SLOTS.take() }
     }
 
     /// Reserves and frees an allocation of `page` bytes, or of `largest` bytes if that is more, so that all pages have its
@@ -233,26 +248,29 @@ impl PoolSimulation {
         slots.into_iter().for_each(|slot| self.pools.free(slot));
     }
 
+    /// Returns the births and deaths of the allocations that are simulated, as [`Lives::changes`] has them.
+    fn changes(&self, lives: &Lives, sizes: &[u64]) -> Vec<u32> {
+        let is_simulated = |change: &u32| self.sizes.contains(&sizes[(change / 2) as usize]);
+        lives.changes.iter().copied().filter(is_simulated).collect()
+    }
+
     /// Simulates all `count` micro-batches of a step. Returns the slots of the gradients, which stay reserved.
-    fn micro_batches(&mut self, lives: &Lives, sizes: &[u64], count: u32) -> Vec<Slot> {
-        let gradients = self.micro_batch(lives, sizes);
+    fn micro_batches(&mut self, changes: &[u32], sizes: &[u64], count: u32) -> Vec<Slot> {
+        let gradients = self.micro_batch(changes, sizes);
         if count > 1 {
             // All further gradients are added to the first ones.
-            let added = self.micro_batch(lives, sizes);
+            let added = self.micro_batch(changes, sizes);
             self.free_all(added);
         }
         gradients
     }
 
     /// Simulates one micro-batch. Returns the slots of the gradients, which stay reserved after the micro-batch.
-    fn micro_batch(&mut self, lives: &Lives, sizes: &[u64]) -> Vec<Slot> {
+    fn micro_batch(&mut self, changes: &[u32], sizes: &[u64]) -> Vec<Slot> {
         let mut slots = std::mem::take(&mut self.slots);
         slots.resize(sizes.len().max(slots.len()), Slot::NONE);
-        for &change in &lives.changes {
+        for &change in changes {
             let (index, is_birth) = ((change / 2) as usize, change % 2 == 1);
-            if !self.sizes.contains(&sizes[index]) {
-                continue;
-            }
             if is_birth {
                 slots[index] = self.reserve(sizes[index]);
                 if self.most > self.limit {

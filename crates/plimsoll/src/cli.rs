@@ -113,7 +113,12 @@ pub(crate) enum Command {
 impl Command {
     /// Returns whether the command handles signals by itself.
     pub(crate) fn handles_signals(&self) -> bool {
-        matches!(self, Self::Train(_) | Self::Profile(_) | Self::Advise(_) | Self::Stress(_) | Self::Monitor(_))
+        match self {
+            Self::Train(_) | Self::Profile(_) | Self::Advise(_) | Self::Stress(_) | Self::Monitor(_) => true,
+            // What is final is printed before a stream ends.
+            Self::Transcribe(args) => args.is_stream(),
+            _ => false,
+        }
     }
 
     /// Runs the command. `meter` counts the memory of this process; `verbose` adds details to the output of `memtest`.

@@ -60,6 +60,13 @@ pub(crate) struct TranscribeArgs {
     pub(crate) search: SearchArgs,
 }
 
+impl TranscribeArgs {
+    /// Returns whether standard input is read, as a stream.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.inputs.iter().any(|input| input.as_os_str() == "-")
+    }
+}
+
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
@@ -83,8 +90,7 @@ impl FromStr for OutputFormat {
 /// Transcribes every recording in order, or a stream. A recording that cannot be read is reported, and the other recordings
 /// continue; the exit code is then 2.
 pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
-    let is_stream = args.inputs.iter().any(|input| input.as_os_str() == "-");
-    if is_stream {
+    if args.is_stream() {
         return live::transcribe(args);
     }
     args.raw.refuse()?;

@@ -5,18 +5,18 @@ use std::sync::Mutex;
 
 use plimsoll_core::{Bytes, Choice, Precision, Remat, Seconds};
 use plimsoll_memory::{BackendRules, Demand, RunMemory, StateOption, StepMemory, operation_costs, trace};
-use plimsoll_recipes::config::{DeviceConfig, Loaded};
+use plimsoll_recipes::config::{DeviceConfig, Loaded, Task};
 
 use super::*;
 
-/// Lists the shipped configurations of both tasks.
+/// Lists the shipped configurations of all tasks.
 fn shipped() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-    let in_folder = |task: &str| {
-        let files = std::fs::read_dir(folder.join(task)).unwrap().map(|entry| entry.unwrap().path());
+    let in_folder = |task: &Task| {
+        let files = std::fs::read_dir(folder.join(task.as_str())).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect::<Vec<_>>()
     };
-    let mut all = [in_folder("asr"), in_folder("tts")].concat();
+    let mut all = Task::ALL.iter().flat_map(in_folder).collect::<Vec<_>>();
     all.sort();
     all
 }
