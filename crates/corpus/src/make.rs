@@ -214,7 +214,7 @@ pub fn write_word_times(options: &CorpusOptions) -> Result<PathBuf, CorpusError>
     let times = word_times(options)?;
     let lines: String = times.iter().flat_map(|(id, words)| words.iter().map(move |word| line(id, word))).collect();
     let path = options.out.join("words.ctm");
-    write_file(&path, lines.as_bytes())?;
+    replace_file(&path, |file| file.write_all(lines.as_bytes())).map_err(write_error(&path))?;
     Ok(path)
 }
 
