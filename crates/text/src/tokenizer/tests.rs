@@ -321,7 +321,7 @@ fn hostile_vocabulary_files_give_short_errors() {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         assert!(cause.is_some_and(|cause| cause.len() < 1000));
     }
-    std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
     assert!(matches!(Tokenizer::from_file(&path), Err(TextError::TooLarge { .. })));
     let unknown = Tokenizer::characters(["y"]).encode(&long).unwrap_err().to_string();
     assert!(unknown.len() < 500, "{} bytes", unknown.len());
