@@ -103,8 +103,9 @@ fn streams_end_in_order_and_wrong_ones_are_refused() {
     assert_eq!(last["event"], "end");
     assert!((last["seconds"].as_f64().unwrap() - seconds).abs() < 0.01, "{last}");
     let words = words_of(&events);
+    // A pause ends a word of a stream, so a word can come in two parts.
     let are_known =
-        |words: &[String]| !words.is_empty() && words.iter().all(|word| ["zero", "one"].contains(&word.as_str()));
+        |words: &[String]| !words.is_empty() && words.concat().replace("zero", "").replace("one", "").is_empty();
     assert!(are_known(&words), "{words:?}");
     // How many samples come at once depends on the moment, and words of a model that has learned nothing depend on that.
     let text: Vec<String> =
