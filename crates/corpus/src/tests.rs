@@ -234,7 +234,8 @@ fn words_have_the_times_of_their_sound() {
                 let audio = plimsoll_audio::read_recording(folder.path().join(&line.audio_filepath)).unwrap();
                 let first = audio.samples.iter().position(|sample| sample.abs() > 0.003).unwrap();
                 let onset = first as f64 / f64::from(audio.rate);
-                assert!((onset - words[0].start.0).abs() < 0.05, "{id}: {onset} {:?}", words[0]);
+                // A stop, as in `tiger`, begins with its silence.
+                assert!((onset - words[0].start.0).abs() < 0.08, "{id}: {onset} {:?}", words[0]);
             }
         }
         let path = write_word_times(&options).unwrap();

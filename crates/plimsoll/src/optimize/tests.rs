@@ -197,7 +197,8 @@ fn few_tensors_are_copied_to_a_gpu_for_a_micro_batch() {
         let builder = DemandBuilder::from_config(loaded(&path).config).unwrap();
         let uploads = [Remat::None, Remat::All]
             .map(|remat| with_model!(&builder.model, model => uploads(model, &builder, remat)));
-        // Their number does not grow with the layers.
-        assert!(uploads.iter().all(|uploads| *uploads <= 20), "{}: {uploads:?}", path.display());
+        // Their number does not grow with the layers. A vocoder has tables for each resolution of its discriminators and losses.
+        let most = if builder.config.task == Task::Vocoder { 24 } else { 20 };
+        assert!(uploads.iter().all(|uploads| *uploads <= most), "{}: {uploads:?}", path.display());
     }
 }

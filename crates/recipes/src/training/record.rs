@@ -14,8 +14,9 @@ use crate::plan::RunPlan;
 
 /// Name of the record, in the folder of a run.
 const RECORD: &str = "metrics.jsonl";
-/// Time between two looks for the folder of the run.
-const LOOKS: Duration = Duration::from_secs(1);
+/// Least time between two looks for the folder of the run, which take some microseconds. A second run in the place of the folder needs
+/// longer until it writes its first checkpoint, which this run must not touch.
+const LOOKS: Duration = Duration::from_millis(50);
 
 /// Shows a run to a person while it trains. The default methods show nothing.
 pub trait RunDisplay {

@@ -6,7 +6,7 @@ use plimsoll_text::alignment::TokenSpan;
 use plimsoll_text::transcript::Word;
 
 use super::decode::CtcScores;
-use super::transcriber::shift;
+use super::transcriber::{begin_after, shift};
 use super::{LanguageSearch, Search, Transcriber};
 
 /// How a stream is divided. The words of a stream are final after at most `step`, `lookahead` and `pause` together, and the
@@ -88,6 +88,8 @@ pub struct LiveTranscriber<'a> {
     /// Final frames whose words are not final, and the number of frames before them.
     pending: Vec<f32>,
     first: usize,
+    /// End of the last final word, in seconds.
+    said: f64,
     tentative: Vec<Word>,
 }
 
@@ -151,6 +153,7 @@ impl<'a> LiveTranscriber<'a> {
             computed: 0,
             pending: Vec::new(),
             first: 0,
+            said: 0.0,
             tentative: Vec::new(),
         }
     }
@@ -240,7 +243,10 @@ impl<'a> LiveTranscriber<'a> {
             words.iter_mut().for_each(|word| shift(word, from));
             words
         };
-        let (settled, tentative) = (words(&spans[..count]), words(&spans[count..]));
+        let (mut settled, mut tentative) = (words(&spans[..count]), words(&spans[count..]));
+        begin_after(&mut settled, self.said);
+        self.said = settled.last().map_or(self.said, |word| word.end);
+        begin_after(&mut tentative, self.said);
         update.is_pause |= count > 0 && count == spans.len();
         update.words.extend(settled);
         self.tentative = tentative;

@@ -3,10 +3,10 @@
 use burn::tensor::Tensor;
 use plimsoll_core::Seconds;
 use plimsoll_layers::Lengths;
-use plimsoll_text::transcript::{Segment, Word};
+use plimsoll_text::transcript::Segment;
 
 use super::decode::CtcScores;
-use super::transcriber::shift;
+use super::transcriber::{begin_after, each_time, shift};
 use super::windows::{Window, WindowSizes, Windows};
 use super::{EncodedAudio, LanguageSearch, Search, Transcriber};
 
@@ -65,6 +65,8 @@ pub struct LongTranscriber<'a> {
     pending: PendingFrames,
     /// Most frames whose text is searched at once.
     frames_at_once: usize,
+    /// End of the last word so far, in seconds.
+    said: f64,
 }
 
 impl<'a> LongTranscriber<'a> {
@@ -83,7 +85,7 @@ impl<'a> LongTranscriber<'a> {
         let longest = transcriber.samples_at_once(options.longest);
         let frames_at_once = (longest / transcriber.frame_samples()).max(2);
         let windows = windows(transcriber, options);
-        Self { transcriber, search, language, windows, pending, frames_at_once }
+        Self { transcriber, search, language, windows, pending, frames_at_once, said: 0.0 }
     }
 
     /// Takes samples, and returns the segments that are finished. Segments without text are left out.
@@ -132,6 +134,8 @@ impl<'a> LongTranscriber<'a> {
         let text = self.transcriber.tokenizer().decode(&tokens);
         let mut words = self.transcriber.timed(&scores, &tokens);
         words.iter_mut().for_each(|word| shift(word, from));
+        begin_after(&mut words, self.said);
+        self.said = words.last().map_or(self.said, |word| word.end);
         let segment = match words.is_empty() {
             // Without times of words, those of the frames.
             true => Segment { text, start: from, end: to, ..Segment::default() },
@@ -183,11 +187,7 @@ fn windows(transcriber: &Transcriber, options: LongOptions) -> Windows {
 /// Cuts the times of a segment at the end of the recording, which the last frame can reach beyond.
 fn within(mut segment: Segment, end: f64) -> Segment {
     let cut = |time: &mut f64| *time = time.min(end);
-    let word = |word: &mut Word| {
-        [&mut word.start, &mut word.end].into_iter().for_each(cut);
-        word.characters.iter_mut().flat_map(|character| [&mut character.start, &mut character.end]).for_each(cut);
-    };
-    segment.words.iter_mut().for_each(word);
+    segment.words.iter_mut().for_each(|word| each_time(word, cut));
     [&mut segment.start, &mut segment.end].into_iter().for_each(cut);
     segment
 }

@@ -264,7 +264,17 @@ impl Transcriber {
 
 /// Moves the times of `word` by `seconds`; none becomes negative.
 pub(super) fn shift(word: &mut Word, seconds: f64) {
-    let shift = |time: &mut f64| *time = (*time + seconds).max(0.0);
-    [&mut word.start, &mut word.end].into_iter().for_each(shift);
-    word.characters.iter_mut().flat_map(|character| [&mut character.start, &mut character.end]).for_each(shift);
+    each_time(word, |time| *time = (*time + seconds).max(0.0));
+}
+
+/// Changes the start and the end of a word and of its characters.
+pub(super) fn each_time(word: &mut Word, change: impl Fn(&mut f64)) {
+    [&mut word.start, &mut word.end].into_iter().for_each(&change);
+    word.characters.iter_mut().flat_map(|character| [&mut character.start, &mut character.end]).for_each(change);
+}
+
+/// Moves the times of `words` that come before `said`, the end of the words before them. The times of words are moved a little
+/// from those of their frames, beyond the edge of what is computed at once too.
+pub(super) fn begin_after(words: &mut [Word], said: f64) {
+    words.iter_mut().for_each(|word| each_time(word, |time| *time = time.max(said)));
 }

@@ -124,7 +124,7 @@ proptest! {
         let size_at = position_of_audio(&short) + 4;
         short[size_at..size_at + 4].copy_from_slice(&(audio as u32).to_le_bytes());
         prop_assert_eq!(&read(&short).unwrap(), &expected);
-        let truncated = with_long_sizes(&plain, magic, audio + (5 << 32) * 8, table);
+        let truncated = with_long_sizes(&plain, magic, audio + (5 << 32) * 48, table);
         let error = read(&truncated).unwrap_err();
         prop_assert!(matches!(error, AudioError::Truncated { promised, .. } if promised > 5 << 32), "{error}");
     }
