@@ -43,7 +43,7 @@ impl ResampleStream {
     pub fn new(from: u32, to: u32) -> Self {
         assert!(from > 0 && to > 0, "cannot resample from {from} Hz to {to} Hz");
         let resampler = (from != to).then(|| resampler(from, to));
-        let to_trim = resampler.as_ref().map_or(0, |resampler| resampler.output_delay());
+        let to_trim = resampler.as_ref().map_or(0, Resampler::output_delay);
         Self { resampler, pending: Vec::new(), taken: 0, given: 0, to_trim }
     }
 

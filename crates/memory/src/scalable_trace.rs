@@ -43,8 +43,10 @@ impl ScalableTrace {
             let recording = record(utterances)?;
             let square = (utterances * utterances) as usize;
             let mut outputs = recording.operations.iter().flat_map(OperationIr::outputs);
-            // Nearly every tensor has an axis of utterances, so the number in another axis would show as a square.
-            if outputs.any(|output| output.shape.num_elements().is_multiple_of(square)) {
+            // Nearly every tensor has an axis of utterances, so the number in another axis would show as a square. An empty tensor shows
+            // nothing.
+            let is_square = |elements: usize| elements > 0 && elements.is_multiple_of(square);
+            if outputs.any(|output| is_square(output.shape.num_elements())) {
                 continue;
             }
             let grows = |size: u64| size.is_multiple_of(u64::from(utterances));

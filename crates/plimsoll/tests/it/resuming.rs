@@ -94,16 +94,15 @@ fn resume_refuses_changed_audio() {
     fs::write(wav(0), &before[0]).unwrap();
     resume(&dir, &["--steps", "5"]).success();
     // Another recording of the same length: half as loud.
-    for n in 0..2 {
+    for (n, bytes) in before.iter().take(2).enumerate() {
         let softer = |pair: &[u8]| (i16::from_le_bytes([pair[0], pair[1]]) / 2).to_le_bytes();
-        fs::write(wav(n), [before[n][..44].to_vec(), before[n][44..].chunks(2).flat_map(softer).collect()].concat())
-            .unwrap();
+        fs::write(wav(n), [bytes[..44].to_vec(), bytes[44..].chunks(2).flat_map(softer).collect()].concat()).unwrap();
     }
     refused(&dir, &["--steps", "6"], "the audio of 2 utterances changed");
     refused(&dir, &["--steps", "6"], "--data-changed restart-epoch");
     refused(&dir, &["--steps", "6", "--dry-run"], "the audio of 2 utterances changed");
-    for n in 0..2 {
-        fs::write(wav(n), &before[n]).unwrap();
+    for (n, bytes) in before.iter().take(2).enumerate() {
+        fs::write(wav(n), bytes).unwrap();
     }
     resume(&dir, &["--steps", "6"]).success();
     fs::write(wav(2), [&before[2][..], b"more"].concat()).unwrap();
