@@ -104,7 +104,14 @@ struct Watch {
 
 /// Watches GPUs, host and a run until the user ends it.
 pub(crate) fn monitor(args: &MonitorArgs) -> Result<ExitCode, Failure> {
-    let mut watch = Watch::start(args)?;
+    let folder = watched_folder(args)?;
+    let live = LiveRun::default();
+    let server = args.serve.as_ref().map(|address| serve(address, &live, args.allow_remote)).transpose()?;
+    // Before the first sample, so that the address is the first line: a sample can raise an alert.
+    if let Some(server) = &server {
+        eprintln!("http://{0} shows the page, http://{0}/metrics the metrics for Prometheus", server.address());
+    }
+    let mut watch = Watch::start(args, folder)?;
     if args.once {
         watch.wait_for_rates(args.interval);
         match args.json {
@@ -112,11 +119,6 @@ pub(crate) fn monitor(args: &MonitorArgs) -> Result<ExitCode, Failure> {
             false => print!("{}", screen_text(&watch.view, &options(args), PAGE.0, PAGE.1)),
         }
         return Ok(ExitCode::SUCCESS);
-    }
-    let live = LiveRun::default();
-    let server = args.serve.as_ref().map(|address| serve(address, &live, args.allow_remote)).transpose()?;
-    if let Some(server) = &server {
-        eprintln!("http://{0} shows the page, http://{0}/metrics the metrics for Prometheus", server.address());
     }
     let period = Duration::from_secs_f64(args.interval);
     if server.is_none() && !args.json && std::io::stdout().is_terminal() {
@@ -176,22 +178,27 @@ fn run_folder(named: &Path, config: &ConfigArgs) -> Result<PathBuf, Failure> {
     })
 }
 
+/// Returns the folder of the run that the command watches, if a run is named.
+fn watched_folder(args: &MonitorArgs) -> Result<Option<PathBuf>, Failure> {
+    let folder = args.run.as_ref().map(|run| run_folder(run, &args.config)).transpose()?;
+    if folder.is_none() {
+        load(&args.config, environment())?;
+    }
+    // A run may begin later, and a file is none.
+    if let Some(folder) = folder.as_deref().filter(|folder| folder.is_file() || args.once && !folder.is_dir()) {
+        let message = format!("there is no run in {}", folder.display());
+        return Err(Failure::invalid(message, format!("`{}` lists the runs", command("runs list"))));
+    }
+    Ok(folder)
+}
+
 /// Returns the number of the process that trains the run in `folder`, if this process can see it.
 fn process_of(folder: &Path) -> Option<u32> {
     RunLock::holder(folder)?.visible_pid()
 }
 
 impl Watch {
-    fn start(args: &MonitorArgs) -> Result<Self, Failure> {
-        let folder = args.run.as_ref().map(|run| run_folder(run, &args.config)).transpose()?;
-        if folder.is_none() {
-            load(&args.config, environment())?;
-        }
-        // A run may begin later, and a file is none.
-        if let Some(folder) = folder.as_deref().filter(|folder| folder.is_file() || args.once && !folder.is_dir()) {
-            let message = format!("there is no run in {}", folder.display());
-            return Err(Failure::invalid(message, format!("`{}` lists the runs", command("runs list"))));
-        }
+    fn start(args: &MonitorArgs, folder: Option<PathBuf>) -> Result<Self, Failure> {
         let run = folder.map(|folder| (RunFollower::new(&folder), folder));
         let view = run.as_ref().map_or_else(|| RunView::new("this machine"), |(run, _)| run.start());
         let process = WatchedProcess::none();
