@@ -8,7 +8,7 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Precision, Remat};
 use super::{Candidate, EQUAL, LEAST_CHUNK, Search, first_true};
 use crate::backend::BackendRules;
 use crate::demand::PlanOptions;
-use crate::strategy::{chunk_width, micro_batches, step_seconds};
+use crate::strategy::{chunk_width, micro_batches, smallest_choice, step_seconds};
 use crate::trace::TraceError;
 use crate::traceable::Traceable;
 
@@ -50,11 +50,21 @@ impl<S: Traceable + Sync> Search<'_, '_, S> {
     ) -> Result<Option<Candidate>, TraceError> {
         let longest = bucket.frames.0.max(bucket.tokens);
         let mut best = self.most(bucket, self.order.choice((0, 0)), (page, exact), f64::INFINITY)?;
+        if best.is_none() && exact && !self.smallest_fits(bucket, page)? {
+            return Ok(None);
+        }
         let shorter = (1..self.order.chunks.len()).filter(|&chunk| chunk_width(self.order.chunks[chunk]) < longest);
         for chunk in [0].into_iter().chain(shorter) {
             best = self.faster_with_chunk(bucket, chunk, (page, exact), best)?;
         }
         Ok(best)
+    }
+
+    /// Returns whether the smallest micro-batch of `bucket`, computed with the least memory, fits with pages of `page` bytes.
+    fn smallest_fits(&self, bucket: BatchShape, page: Bytes) -> Result<bool, TraceError> {
+        let choice = smallest_choice(self.options, self.precision, self.model.demand().blocks);
+        let micro_batch = *micro_batches(self.options, bucket.utterances).last().expect("there is a size");
+        self.fits((bucket, micro_batch, choice), page)
     }
 
     /// Returns the fastest candidate of one bucket with attention chunk number `chunk`, or `best` if none is faster.
@@ -82,16 +92,18 @@ impl<S: Traceable + Sync> Search<'_, '_, S> {
         loop {
             let mut faster = Vec::with_capacity(waiting.len());
             for &(remat, most) in &waiting {
-                if self.seconds(bucket, most, (chunk, remat))? < limit(&best) {
-                    faster.push((remat, most));
+                let hopeful = self.hopeful_sizes(bucket, self.order.choice((chunk, remat)))?;
+                let Some(&largest) = hopeful.first() else { continue };
+                let seconds = self.seconds(bucket, largest.min(most), (chunk, remat))?;
+                if seconds < limit(&best) {
+                    faster.push((seconds, remat, most));
                 }
             }
-            waiting = faster;
-            if waiting.is_empty() {
+            // What may be the fastest comes first: once it is known, the others need not be traced.
+            let Some(&(_, remat, _)) = faster.iter().min_by(|one, other| one.0.total_cmp(&other.0)) else {
                 return Ok(best);
-            }
-            // From the middle: what it shows about its micro-batches holds for all with less rematerialization.
-            let (remat, _) = waiting.remove(waiting.len() / 2);
+            };
+            waiting = faster.iter().filter(|one| one.1 != remat).map(|one| (one.1, one.2)).collect();
             let choice = self.order.choice((chunk, remat));
             if let Some(candidate) = self.most(bucket, choice, (page, exact), limit(&best))? {
                 best = Some(candidate);
