@@ -254,7 +254,7 @@ fn checkpoint_of_an_older_version_is_accepted_with_a_note() {
 #[test]
 fn limits_of_a_person_replace_defaults_and_complete_runs_stay() {
     let dir = TestFolder::new();
-    // The built-in file has three epochs, of three steps each.
+    // The three epochs of the built-in file are of three steps each.
     let output = dir.train(&["--name", "r", "--steps", "11"]).success();
     assert!(output.stderr.contains("ends      after 11 steps (3.7 epochs)\n"), "{}", output.stderr);
     let summary = || fs::read_to_string(dir.path("runs/r/summary.json")).unwrap();
@@ -280,6 +280,9 @@ fn limits_of_a_person_replace_defaults_and_complete_runs_stay() {
     assert_eq!(dir.json("runs/e/summary.json")["steps"], 5);
     let both = dir.train(&["--epochs", "2", "--steps", "100", "--dry-run"]).success().stderr;
     assert!(both.contains("by training.epochs: it comes before training.steps = 100"), "{both}");
+    // A small corpus is read more often.
+    let least = dir.train(&["--dry-run"]).success().stderr;
+    assert!(least.contains("by training.min_steps = 1900: 3 epochs would have fewer"), "{least}");
 }
 
 /// Returns the plan in the output of `train`, without its memory, which depends on the process.
