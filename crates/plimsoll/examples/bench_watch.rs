@@ -1,15 +1,17 @@
-//! Cost of watching a run, on the wall and on the processors: `cargo xtask bench watch [CONFIG.toml] [--rounds N]`.
+//! Cost of watching a run, on the wall and on the processors: `cargo xtask bench watch [CONFIG.toml] [--seconds S]`.
 //!
 //! It trains the built-in run, or that of a configuration, and turns the ledger, the record with its curves, and a monitor
-//! that samples every second off and on by turns, for the steps of a second each. Blocks come as on, off, off, on, so that a drift of
-//! the machine cancels. It prints the ratio of the time of a frame with and without, on the wall and on the processors.
+//! that samples every second off and on by chance, for blocks of some steps. A third of the blocks is a control: not watched, as
+//! another third. The time of a block is compared with what steps of its shapes take on average. It prints by how much
+//! blocks that are watched take longer, on the wall and on the processors, and the same of the control, which would be 0 without noise.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{CountingAllocator, timing};
+use plimsoll_core::{BatchShape, CountingAllocator, StepEvent, timing};
 use plimsoll_monitor::sample::{MachineSource, Monitor, Sample, SampleSource, Sampler};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::reporter::Silent;
@@ -20,15 +22,19 @@ use plimsoll_train::Event;
 static MEMORY: CountingAllocator = CountingAllocator::new();
 
 /// Steps that warm up.
-const WARM: u64 = 8;
-/// Rounds of four blocks.
-const ROUNDS: usize = 60;
-/// Shortest block: several samples of the monitor fall into a round.
-const BLOCK_SECONDS: f64 = 1.0;
+const WARM: u64 = 16;
+/// Seconds of a measurement.
+const SECONDS: f64 = 300.0;
+/// Steps of a block. The first is not counted: the record of the step before it is written in its time.
+const BLOCK: usize = 8;
 /// Interval of the samples, as in `monitor` and in a run on a GPU.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Ticks of a second in `/proc/self/stat`.
 const TICKS: f64 = 100.0;
+/// Share of the blocks that is left out at each end: another program ran, or the machine paused.
+const TRIMMED: f64 = 0.1;
+/// Drawn samples of blocks from which an interval is taken.
+const RESAMPLES: usize = 2_000;
 
 /// Source of samples that gives its last sample while the clocks are off.
 struct Gated {
@@ -45,30 +51,45 @@ impl SampleSource for Gated {
     }
 }
 
-/// Seconds and frames of the blocks that were watched, or were not.
-#[derive(Clone, Copy, Debug, Default)]
-struct Block {
-    wall: f64,
-    cpu: f64,
-    frames: u64,
+/// What a block does. Blocks that are not watched are of two kinds, whose difference shows the error of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Watched,
+    Off,
+    Control,
 }
 
-/// Turns watching off and on, and measures the blocks between.
+/// One step: its shape, and its seconds on the wall and on the processors.
+type Step = (BatchShape, [f64; 2]);
+
+/// A block: what it did, and its steps.
+type Block = (Mode, Vec<Step>);
+
+/// Turns watching off and on, and measures the steps between.
 struct Turns {
-    /// Steps of a block; chosen after those that warm up.
-    length: u64,
     steps: u64,
+    /// Seconds on the wall and on the processors at the end of the last step.
+    last: [f64; 2],
     begun: Instant,
-    cpu: f64,
-    open: Block,
+    seconds: f64,
+    mode: Mode,
+    /// Steps of the block that is measured.
+    open: Vec<Step>,
     blocks: Arc<Mutex<Vec<Block>>>,
-    rounds: usize,
+    random: Random,
     ends: Arc<AtomicBool>,
 }
 
-/// Returns whether the block `index` is watched: on, off, off, on.
-fn is_watched(index: usize) -> bool {
-    matches!(index % 4, 0 | 3)
+/// Random numbers that are the same in each measurement (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % end
+    }
 }
 
 /// Reads the seconds that this process ran.
@@ -80,85 +101,94 @@ fn cpu_seconds() -> f64 {
 
 impl RunDisplay for Turns {
     fn show(&mut self, event: &Event, _: &Totals) {
-        let Event::Step(step) = event else { return };
+        let Event::Step(StepEvent { shape: Some(shape), .. }) = event else { return };
         self.steps += 1;
-        self.open.frames += step.frames;
-        if self.steps < WARM || !(self.steps - WARM).is_multiple_of(self.length) {
-            if self.steps == 1 {
-                self.begun = Instant::now();
-            }
+        let now = [self.begun.elapsed().as_secs_f64(), cpu_seconds()];
+        let step = (*shape, [now[0] - self.last[0], now[1] - self.last[1]]);
+        self.last = now;
+        if self.steps <= WARM {
             return;
         }
-        if self.steps == WARM {
-            let seconds = self.begun.elapsed().as_secs_f64() / (WARM - 1) as f64;
-            self.length = (BLOCK_SECONDS / seconds.max(1e-3)).ceil() as u64;
+        self.open.push(step);
+        if self.open.len() == BLOCK {
+            let mut steps = std::mem::take(&mut self.open);
+            steps.remove(0);
+            self.blocks.lock().unwrap_or_else(PoisonError::into_inner).push((self.mode, steps));
+            self.mode = [Mode::Watched, Mode::Off, Mode::Control][self.random.below(3)];
+            timing::turn_off(self.mode != Mode::Watched);
+            if now[0] > self.seconds {
+                self.ends.store(true, Ordering::Relaxed);
+            }
         }
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let cpu = cpu_seconds();
-        if self.steps > WARM {
-            self.open.wall = self.begun.elapsed().as_secs_f64();
-            self.open.cpu = cpu - self.cpu;
-            blocks.push(self.open);
-        }
-        (self.open, self.cpu) = (Block::default(), cpu);
-        timing::turn_off(!is_watched(blocks.len()));
-        if blocks.len() >= 4 * self.rounds {
-            self.ends.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
-        self.begun = Instant::now();
     }
 }
 
-/// Returns the ratios of the rounds: the time of a frame watched by that of a frame not watched.
-fn ratios(blocks: &[Block], seconds: fn(&Block) -> f64) -> Vec<f64> {
-    let a_frame = |blocks: &[Block], watched: bool| {
-        let of =
-            || blocks.iter().enumerate().filter(|(index, _)| is_watched(*index) == watched).map(|(_, block)| block);
-        of().map(seconds).sum::<f64>() / of().map(|block| block.frames as f64).sum::<f64>()
-    };
-    let mut ratios: Vec<f64> =
-        blocks.chunks_exact(4).map(|round| a_frame(round, true) / a_frame(round, false)).collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios
+/// Returns the mean of `values` without the lowest and the highest tenth.
+fn trimmed_mean(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let cut = (values.len() as f64 * TRIMMED) as usize;
+    let kept = &values[cut..values.len() - cut];
+    kept.iter().sum::<f64>() / kept.len() as f64
 }
 
-/// Formats the median, and the interval that holds the true median with 95 % by the ranks of a sign test.
-fn line(name: &str, ratios: &[f64]) -> String {
-    let count = ratios.len() as f64;
-    let away = (1.96 * count.sqrt() / 2.0).ceil();
-    let at = |rank: f64| ratios[(rank.max(0.0) as usize).min(ratios.len() - 1)];
+/// Returns the time of each block as a multiple of what steps of its shapes take on average.
+fn relative(blocks: &[Block], clock: usize) -> Vec<(Mode, f64)> {
+    let mut by_shape: HashMap<BatchShape, Vec<f64>> = HashMap::new();
+    for (shape, seconds) in blocks.iter().flat_map(|(_, steps)| steps) {
+        by_shape.entry(*shape).or_default().push(seconds[clock]);
+    }
+    let usual: HashMap<BatchShape, f64> =
+        by_shape.into_iter().map(|(shape, mut seconds)| (shape, trimmed_mean(&mut seconds))).collect();
+    let ratio = |steps: &[Step]| {
+        let taken: f64 = steps.iter().map(|(_, seconds)| seconds[clock]).sum();
+        taken / steps.iter().map(|(shape, _)| usual[shape]).sum::<f64>()
+    };
+    blocks.iter().map(|(mode, steps)| (*mode, ratio(steps))).collect()
+}
+
+/// Formats by how much blocks of `mode` take longer than those that are `Off`, with the interval that holds it with 95 %.
+fn line(name: &str, blocks: &[(Mode, f64)], mode: Mode) -> String {
+    let of = |wanted: Mode| -> Vec<f64> {
+        blocks.iter().filter(|(mode, _)| *mode == wanted).map(|(_, ratio)| *ratio).collect()
+    };
+    let (mut with, mut without) = (of(mode), of(Mode::Off));
+    let mut random = Random(17);
+    let mut drawn = |from: &[f64]| -> f64 {
+        let mut values: Vec<f64> = from.iter().map(|_| from[random.below(from.len())]).collect();
+        trimmed_mean(&mut values)
+    };
+    let mut ratios: Vec<f64> = (0..RESAMPLES).map(|_| drawn(&with) / drawn(&without)).collect();
+    ratios.sort_by(f64::total_cmp);
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    format!(
-        "{name}: {:+.2} % ({:+.2} to {:+.2} %), {} rounds",
-        percent(at(count / 2.0)),
-        percent(at(count / 2.0 - away)),
-        percent(at(count / 2.0 + away)),
-        ratios.len()
-    )
+    let at = |share: f64| percent(ratios[(share * RESAMPLES as f64) as usize]);
+    let middle = percent(trimmed_mean(&mut with) / trimmed_mean(&mut without));
+    format!("{name}: {middle:+.2} % ({:+.2} to {:+.2} %)", at(0.025), at(0.975))
 }
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let rounds = match args.iter().position(|arg| arg == "--rounds") {
-        Some(at) => args.drain(at..).nth(1).ok_or("--rounds needs a number")?.parse()?,
-        None => ROUNDS,
+    let seconds = match args.iter().position(|arg| arg == "--seconds") {
+        Some(at) => args.drain(at..).nth(1).ok_or("--seconds needs a number")?.parse()?,
+        None => SECONDS,
     };
     // Validations and checkpoints belong to no block.
-    let set = ["validation", "checkpoint"].map(|what| format!("training.{what}_interval=1000000"));
-    let config = ConfigArgs { config: args.first().map(Into::into), set: set.to_vec(), ..ConfigArgs::default() };
+    let set =
+        ["training.validation_interval=1000000", "training.checkpoint_interval=1000000", "training.steps=1000000"];
+    let set = set.map(String::from).to_vec();
+    let config = ConfigArgs { config: args.first().map(Into::into), set, ..ConfigArgs::default() };
     let mut loaded = load(&config, std::env::vars())?;
     let folder = std::env::temp_dir().join(format!("bench_watch-{}", std::process::id()));
     loaded.config.runs_dir.clone_from(&folder);
     let (blocks, ends) = (Arc::<Mutex<Vec<Block>>>::default(), Arc::new(AtomicBool::new(false)));
-    let begun = Instant::now();
     let mut turns = Turns {
-        length: 1,
         steps: 0,
-        begun,
-        cpu: 0.0,
-        open: Block::default(),
+        last: [0.0; 2],
+        begun: Instant::now(),
+        seconds,
+        mode: Mode::Watched,
+        open: Vec::new(),
         blocks: blocks.clone(),
-        rounds,
+        random: Random(29),
         ends: ends.clone(),
     };
     let source = || Sampler::new(Gated { source: MachineSource::open(), last: Sample::default() });
@@ -168,9 +198,13 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     drop((trial.map_err(|failure| format!("{:?}", failure.report()))?, monitor));
     let _ = std::fs::remove_dir_all(folder);
     let blocks = blocks.lock().unwrap_or_else(PoisonError::into_inner);
-    let mean = blocks.iter().map(|block| block.wall).sum::<f64>() / blocks.len() as f64 / turns.length as f64;
-    println!("{} blocks of {} steps, {:.0} ms a step", blocks.len(), turns.length, mean * 1e3);
-    println!("{}", line("wall time", &ratios(&blocks, |block| block.wall)));
-    println!("{}", line("processor time", &ratios(&blocks, |block| block.cpu)));
+    let steps: Vec<f64> = blocks.iter().flat_map(|(_, steps)| steps).map(|(_, seconds)| seconds[0]).collect();
+    let mean = steps.iter().sum::<f64>() / steps.len() as f64;
+    println!("{} blocks of {} steps, {:.0} ms a step", blocks.len(), BLOCK - 1, mean * 1e3);
+    for (clock, name) in ["wall time", "processor time"].into_iter().enumerate() {
+        let blocks = relative(&blocks, clock);
+        println!("{}", line(name, &blocks, Mode::Watched));
+        println!("{}", line("  not watched, twice", &blocks, Mode::Control));
+    }
     Ok(ExitCode::SUCCESS)
 }

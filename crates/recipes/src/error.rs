@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use miette::{Diagnostic, IntoDiagnostic, Report};
+use plimsoll_core::error_chain;
 
 use crate::config::ConfigError;
 
@@ -39,6 +40,15 @@ impl Failure {
         Self { report: Report::new(message), kind: FailureKind::Invalid }
     }
 
+    /// Makes a failure of the kind [`FailureKind::Invalid`] from `error` and its causes, or of the kind [`FailureKind::Failed`]
+    /// if a disk is full. `help` states how to correct a mistake.
+    pub(crate) fn caused_by(error: &(dyn Error + 'static), help: impl Into<String>) -> Self {
+        match is_full_disk(error) {
+            true => Self::stopped(error_chain(error)),
+            false => Self::invalid(error_chain(error), help),
+        }
+    }
+
     /// Makes a failure of the kind [`FailureKind::Failed`], which needs no other request to be mended.
     pub(crate) fn stopped(message: impl Into<String>) -> Self {
         let message = Message { message: message.into(), help: None };
@@ -70,10 +80,10 @@ impl Error for Failure {
 
 /// Conversion of the error of a result to a [`Failure`].
 pub trait FailureExt<T> {
-    /// Turns an error that means a wrong request into a [`Failure`].
+    /// Turns an error that means a wrong request into a [`Failure`]. A full disk is never the fault of a request.
     ///
     /// # Errors
-    /// The error of `self`, as a [`Failure`] of the kind [`FailureKind::Invalid`].
+    /// The error of `self`, as a [`Failure`] of the kind [`FailureKind::Invalid`], or [`FailureKind::Failed`] if a disk is full.
     fn invalid(self) -> Result<T, Failure>;
     /// Turns an error that can happen to a right request into a [`Failure`].
     ///
@@ -84,12 +94,23 @@ pub trait FailureExt<T> {
 
 impl<T, E: Error + Send + Sync + 'static> FailureExt<T> for Result<T, E> {
     fn invalid(self) -> Result<T, Failure> {
-        self.into_diagnostic().map_err(|report| Failure { report, kind: FailureKind::Invalid })
+        let kind = |error: &E| if is_full_disk(error) { FailureKind::Failed } else { FailureKind::Invalid };
+        let kind = self.as_ref().err().map_or(FailureKind::Invalid, kind);
+        self.into_diagnostic().map_err(|report| Failure { report, kind })
     }
 
     fn failed(self) -> Result<T, Failure> {
         self.into_diagnostic().map_err(|report| Failure { report, kind: FailureKind::Failed })
     }
+}
+
+/// Returns whether a cause of `error` is a disk that is full, or a limit of the system on what may be written.
+fn is_full_disk(error: &(dyn Error + 'static)) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
+
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let mut kinds = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    kinds.any(|kind| matches!(kind, StorageFull | FileTooLarge | QuotaExceeded | WriteZero))
 }
 
 impl From<ConfigError> for Failure {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::{Draft, PlanHeader, error_chain, replace_file};
+use plimsoll_core::{Draft, PlanHeader, replace_file};
 use plimsoll_data::CorpusFingerprint;
 use plimsoll_monitor::{LockError, RunLock};
 use plimsoll_speech::ModelFolder;
@@ -115,7 +115,7 @@ impl RunFolder {
                 let help = "wait until it ends, or stop it. If its machine is gone, the run is free two minutes later";
                 Failure::invalid(error.to_string(), help)
             }
-            error => Failure::invalid(error_chain(&error), "a run needs a folder that it can write to"),
+            error => Failure::caused_by(&error, "a run needs a folder that it can write to"),
         })?;
         Ok(Self { path: path.into(), lock: Some(Arc::new(lock)), is_new: false })
     }
