@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use plimsoll_core::{Seconds, error_chain};
 
 use crate::import::{Entries, Entry, Imported, Listing};
-use crate::issue::{Issue, IssueKind};
+use crate::issue::{Issue, IssueKind, utterances_of};
 use crate::select::{Limits, broken_limit, count_by_name, judge};
 use crate::table::Row;
 use crate::utterances::Utterances;
@@ -69,14 +69,14 @@ impl Checked {
 
     /// Returns the number of listed utterances, usable or not.
     pub fn listed(&self) -> usize {
-        self.utterances.len() + self.issues.len() + self.more_issues
+        self.utterances.len() + utterances_of(&self.issues) + self.more_issues
     }
 
     /// Returns the number of utterances that no run can use. Utterances outside the limits or the vocabulary of one run
     /// do not count, and neither do those that are listed twice.
     pub fn broken(&self) -> usize {
         let is_lost = |issue: &&Issue| !issue.kind.depends_on_run() && !issue.kind.is_repetition();
-        self.issues.iter().filter(is_lost).count() + self.more_issues
+        utterances_of(self.issues.iter().filter(is_lost)) + self.more_issues
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, counted};
 
 /// Place in a corpus: a line of a file, or a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,11 +142,22 @@ pub enum IssueKind {
         max_bytes: usize,
     },
     /// A shard is damaged or cut short. What lies before the damage is used.
-    #[error("damaged at byte {at}, so what lies behind is lost: {problem}")]
+    #[error("damaged at byte {at}, so what lies behind is lost{}: {problem}", about(*lost))]
     DamagedShard {
         /// Position of the damage in the shard.
         at: u64,
+        /// Estimated number of utterances that are lost, from the other shards or from the part before the damage; 0 if
+        /// nothing is known.
+        lost: usize,
         /// Description of the damage.
+        problem: String,
+    },
+    /// A shard cannot be read to its end.
+    #[error("it cannot be read from here on{}: {problem}", about(*lost))]
+    UnreadableShard {
+        /// Estimated number of utterances that are lost, from the other shards; 0 if nothing is known.
+        lost: usize,
+        /// Message of the operating system.
         problem: String,
     },
     /// Rows of a Parquet file are damaged. The rows before the damage are used, and those of other row groups.
@@ -274,7 +285,26 @@ pub enum IssueKind {
     },
 }
 
+/// Counts the listed utterances that `issues` stand for; those of a damaged shard are an estimate.
+pub(crate) fn utterances_of<'i>(issues: impl IntoIterator<Item = &'i Issue>) -> usize {
+    issues.into_iter().map(|issue| issue.kind.utterances()).sum()
+}
+
+/// Returns the part of a message on a shard that says how many utterances are lost.
+fn about(lost: usize) -> String {
+    if lost == 0 { String::new() } else { format!(", about {}", counted(lost, "utterance")) }
+}
+
 impl IssueKind {
+    /// Returns the number of listed utterances that the issue stands for: mostly one. For a damaged shard it is an estimate.
+    pub fn utterances(&self) -> usize {
+        match self {
+            Self::DamagedShard { lost, .. } | Self::UnreadableShard { lost, .. } => (*lost).max(1),
+            Self::DamagedRows { first, last, .. } => last.saturating_sub(*first) + 1,
+            _ => 1,
+        }
+    }
+
     /// Returns a fixed name of the kind without the facts, for counting. The names do not change, because scripts read
     /// them in reports.
     pub fn name(&self) -> &'static str {
@@ -295,7 +325,7 @@ impl IssueKind {
             // The same name as `TooLong`: reports have always counted both together.
             Self::FieldTooLong { .. } | Self::TooLong(_) => "too long",
             Self::DamagedShard { .. } | Self::DamagedRows { .. } => "damaged shard",
-            Self::Unreadable(_) => "unreadable",
+            Self::Unreadable(_) | Self::UnreadableShard { .. } => "unreadable",
             Self::AudioFromCommand(_) => "audio made by a command",
             Self::AudioInArchive(_) => "audio in an archive",
             Self::NotAudioInArchive { .. } => "archive without audio",

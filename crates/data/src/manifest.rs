@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::audio_root::suggest_audio_root;
 use crate::check::{CheckDepth, CheckOptions, Checked, check_lists};
 use crate::import::{Format, ImportError, ImportOptions, read_lists};
-use crate::issue::{Issue, IssueKind};
+use crate::issue::{Issue, IssueKind, utterances_of};
 use crate::select::{Limits, Selection};
 use crate::utterances::{UtteranceRef, Utterances};
 use plimsoll_audio::{AudioSource, LogMel};
@@ -107,11 +107,15 @@ impl Manifest {
         (0..self.utterances.len()).map(|index| self.utterances.duration(index)).sum()
     }
 
+    /// Counts the listed utterances that cannot be used, or are listed twice; those of a damaged shard are an estimate.
+    pub fn flawed(&self) -> usize {
+        utterances_of(&self.issues) + self.more_issues
+    }
+
     /// Computes the share of the listed utterances that cannot be used, from 0 to 1. Utterances that are listed twice do
     /// not count.
     pub fn unusable_share(&self) -> f64 {
-        let repeated = self.issues.iter().filter(|issue| issue.kind.is_repetition()).count();
-        let unusable = self.issues.len() - repeated + self.more_issues;
+        let unusable = utterances_of(self.issues.iter().filter(|issue| !issue.kind.is_repetition())) + self.more_issues;
         unusable as f64 / (unusable + self.utterances.len()).max(1) as f64
     }
 

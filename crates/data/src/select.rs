@@ -82,7 +82,7 @@ impl Selection {
 pub(crate) fn count_by_name(issues: &[Issue]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for issue in issues {
-        *counts.entry(issue.kind.name()).or_default() += 1;
+        *counts.entry(issue.kind.name()).or_default() += issue.kind.utterances();
     }
     counts
 }

@@ -131,7 +131,7 @@ type Found = Result<Optimized, (Target, PlanError)>;
 /// fastest plans count.
 fn optimized<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, targets: &[Target]) -> Result<Found, Failure> {
     let model = |target: &Target| MemoryModel::new(subject, builder.as_written(target));
-    let models = targets.iter().map(model).collect::<Result<Vec<_>, _>>().failed()?;
+    let models = targets.iter().map(model).collect::<Result<Vec<_>, _>>().invalid()?;
     smallest_change(builder, targets, &models.iter().collect::<Vec<_>>())
 }
 
@@ -181,7 +181,7 @@ fn smallest_change<S: Traceable + Sync>(
         return Ok(Ok(found));
     }
     for (target, model) in targets.iter().zip(models) {
-        let plans = builder.plans(model, target, target.budget(&builder.config)).failed()?;
+        let plans = builder.plans(model, target, target.budget(&builder.config)).invalid()?;
         if let Err(error) = plans.as_written {
             return Ok(Err((target.clone(), error)));
         }

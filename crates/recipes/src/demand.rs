@@ -12,7 +12,7 @@ use plimsoll_memory::{
 };
 use plimsoll_speech::tts::LengthBounds;
 
-use crate::config::{ModelConfig, RunConfig, TokenizerChoice, shipped_models};
+use crate::config::{ModelConfig, RunConfig, Task, TokenizerChoice, shipped_models};
 use crate::data::{Preparation, prepare_as};
 use crate::error::{Failure, FailureExt};
 use crate::mapping::{self, ModelPlan};
@@ -27,6 +27,10 @@ const CHARACTERS: usize = 64;
 const CONTEXT: Bytes = Bytes::mib(512);
 /// Maximum number of batches that wait in GPU memory.
 const PREFETCH: u32 = 1;
+/// Most values of an utterance for which memory can be planned: nine minutes with 80 features in each 10 ms.
+const UTTERANCE_MAX: u64 = 1 << 22;
+/// Most utterances of a batch for which memory can be planned.
+const BATCH_MAX: u32 = 1 << 16;
 
 /// A configuration with its model and batch shapes. It builds the request to the memory planner, a [`Demand`], for any
 /// target.
@@ -58,6 +62,36 @@ pub struct DemandBuilder {
 /// Traces of models, by the model and the backend.
 type ShippedTraces = Arc<Mutex<HashMap<String, Traces>>>;
 
+/// Checks that memory can be planned for batches of `shapes` with `features` values in each frame: their traces hold the
+/// batches of about a hundred utterances on the host.
+///
+/// # Errors
+/// If an utterance or a batch is too large, with the key that decides it.
+fn check_sizes(shapes: &[BatchShape], features: usize, config: &RunConfig) -> Result<(), Failure> {
+    let features = if config.task == Task::Vocoder { 1 } else { features as u64 };
+    let frames = shapes.iter().map(|shape| u64::from(shape.frames.0)).max().unwrap_or(0);
+    if frames * features > UTTERANCE_MAX {
+        let data = &config.data;
+        let key = match config.task {
+            Task::Vocoder => "data.crop_seconds",
+            _ if u64::from(data.frame_grid) * 2 > frames => "data.frame_grid",
+            _ => "data.max_seconds",
+        };
+        let message = format!("memory cannot be planned for utterances of {frames} frames of {features} values");
+        return Err(Failure::invalid(
+            message,
+            format!("lower {key}: {} frames are possible", UTTERANCE_MAX / features),
+        ));
+    }
+    let utterances = shapes.iter().map(|shape| shape.utterances).max().unwrap_or(0);
+    if utterances > BATCH_MAX {
+        let key = if config.data.batch_seconds.is_some() { "data.batch_seconds" } else { "data.batch_size" };
+        let message = format!("memory cannot be planned for batches of {utterances} utterances");
+        return Err(Failure::invalid(message, format!("lower {key}: {BATCH_MAX} utterances are possible")));
+    }
+    Ok(())
+}
+
 impl DemandBuilder {
     /// Makes the builder for a configuration without a corpus: the longest utterances and the vocabulary are the
     /// largest that `config` permits.
@@ -69,6 +103,7 @@ impl DemandBuilder {
         let vocabulary = config.model.vocabulary.map_or_else(|| assumed_vocabulary(&config), |size| size as usize);
         let model = mapping::model(&config, log_mel.n_mels(), vocabulary);
         let shapes = mapping::expected_shapes(&config, &model);
+        check_sizes(&shapes, log_mel.n_mels(), &config)?;
         let bounds = length_bounds(&shapes);
         Ok(Self::of_replica(config, model.with_length_bounds(bounds), shapes))
     }
@@ -86,14 +121,23 @@ impl DemandBuilder {
         let vocabulary = resolve::vocabulary(&config, prepared.tokenizer.size())?;
         let model = mapping::model(&config, prepared.training.log_mel().n_mels(), vocabulary);
         let model = model.with_length_bounds(prepared.length_bounds());
-        Ok(Self::from_corpus(config, model, &prepared.grid, &prepared.training.metas()))
+        Self::from_corpus(config, model, &prepared.grid, &prepared.training.metas())
     }
 
     /// Makes the builder for a configuration with a corpus: `metas` are the sizes of its training utterances, which are
     /// padded to `grid`. `metas` must not be empty.
-    pub fn from_corpus(config: RunConfig, model: ModelPlan, grid: &Grid, metas: &[SampleMeta]) -> Self {
+    ///
+    /// # Errors
+    /// If batches or utterances are so large that a trace of them would exhaust the memory of the host.
+    pub fn from_corpus(
+        config: RunConfig,
+        model: ModelPlan,
+        grid: &Grid,
+        metas: &[SampleMeta],
+    ) -> Result<Self, Failure> {
         let shapes = mapping::corpus_shapes(&config, grid, metas);
-        Self::of_replica(config, model, shapes)
+        check_sizes(&shapes, mapping::features(&config.features).n_mels, &config)?;
+        Ok(Self::of_replica(config, model, shapes))
     }
 
     /// Makes the builder for one replica, which has a part of every batch of `shapes`.

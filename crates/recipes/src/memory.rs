@@ -50,7 +50,7 @@ impl MemoryRequest<'_> {
         let (config, budget) = (&run.config, run.training.budget);
         let Some(target) = target else { return Ok(None) };
         let metas = prepared.training.metas();
-        let builder = DemandBuilder::from_corpus(config.clone(), run.model.clone(), &prepared.grid, &metas);
+        let builder = DemandBuilder::from_corpus(config.clone(), run.model.clone(), &prepared.grid, &metas)?;
         let is_host = matches!(target, Target::Host { .. });
         // On the CPU replicas share the memory, and the process needs memory beside them.
         let sharing_replicas = if is_host { run.training.own_replicas.max(1) as u64 } else { 1 };

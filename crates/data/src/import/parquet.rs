@@ -13,7 +13,7 @@ use super::builder::{Draft, ListingBuilder, shortened};
 use super::error::ImportError;
 use super::format::Format;
 use super::listing::OWN_ID;
-use super::shards::{PARQUET, shards};
+use super::shards::{PARQUET, shards, with_loss};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use crate::parquet::{Column, Damage, Leaf, ParquetFile, Value};
 use plimsoll_audio::{AudioPart, AudioSource};
@@ -39,6 +39,8 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
         return Err(ImportError::WrongFormat { path: path.into(), format: Format::Parquet });
     }
     let naming = Naming::find(&shards);
+    let rows = |shard: &Shard| shard.file.as_ref().ok().map(|(file, _)| file.groups().sum::<u64>() as usize);
+    let whole: Vec<usize> = shards.iter().filter_map(rows).collect();
     let root = builder.root.clone();
     // Some files at a time: the rows of all of them would need more memory than their utterances.
     for some in shards.chunks(2 * rayon::current_num_threads()) {
@@ -47,7 +49,9 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
             for (row, draft) in rows.drafts {
                 builder.add(SourceLocation { file: shard.path.clone(), line: Some(row) }, draft);
             }
-            rows.issues.into_iter().for_each(|kind| builder.add_file_issue(&shard.path, None, kind));
+            for kind in rows.issues {
+                builder.add_file_issue(&shard.path, None, with_loss(kind, (&shard.path, 0), &whole));
+            }
         }
     }
     Ok(())
@@ -120,7 +124,7 @@ impl Shard {
 }
 
 fn damaged(damage: Damage) -> IssueKind {
-    IssueKind::DamagedShard { at: damage.at, problem: damage.problem }
+    IssueKind::DamagedShard { at: damage.at, lost: 0, problem: damage.problem }
 }
 
 impl Columns {

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::issue::IssueKind;
+
 use super::walk::{Walk, children, ending, folder_of, name};
 
 /// Largest number of files of a pattern. A hundred thousand shards of a gigabyte are more than any corpus of speech.
@@ -25,6 +27,23 @@ pub(super) fn shards(path: &Path, extension: &str) -> Vec<PathBuf> {
             files.into_iter().flat_map(|file| starred(&file).unwrap_or_else(|| vec![file])).collect()
         }
         false => vec![path.into()],
+    }
+}
+
+/// Adds to the issue of a shard an estimate of the utterances that are lost with it. `found` is the number of utterances before
+/// the damage, and `whole` has that of each shard without damage.
+pub(super) fn with_loss(kind: IssueKind, (shard, found): (&Path, usize), whole: &[usize]) -> IssueKind {
+    let usual = (whole.iter().sum::<usize>()).div_ceil(whole.len().max(1));
+    match kind {
+        IssueKind::DamagedShard { at, problem, .. } => {
+            let size = std::fs::metadata(shard).map_or(at, |metadata| metadata.len());
+            // Without a whole shard, what is behind the damage is as dense as what is before it.
+            let behind = (found as f64 * size.saturating_sub(at) as f64 / at.max(1) as f64).ceil() as usize;
+            let lost = if whole.is_empty() { behind } else { usual.saturating_sub(found) };
+            IssueKind::DamagedShard { at, lost, problem }
+        }
+        IssueKind::Unreadable(problem) => IssueKind::UnreadableShard { lost: usual.saturating_sub(found), problem },
+        other => other,
     }
 }
 

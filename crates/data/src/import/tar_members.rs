@@ -142,7 +142,7 @@ impl TarMembers {
     }
 
     fn damage(&self, problem: &str) -> IssueKind {
-        IssueKind::DamagedShard { at: self.position, problem: problem.into() }
+        IssueKind::DamagedShard { at: self.position, lost: 0, problem: problem.into() }
     }
 }
 

@@ -14,7 +14,7 @@ use super::format::Format;
 use super::json::Object;
 use super::lines::MAX_LINE_BYTES;
 use super::listing::OWN_ID;
-use super::shards::{TAR, shards};
+use super::shards::{TAR, shards, with_loss};
 use super::tar_members::TarMembers;
 use super::walk::{ending, is_audio, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
@@ -39,10 +39,13 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     }
     let read: Vec<Shard> = shards.into_par_iter().map(Shard::read).collect();
     let are_keys_shared = has_shared_keys(&read);
+    let whole: Vec<usize> =
+        read.iter().filter(|shard| shard.damage.is_none()).map(|shard| shard.drafts.len()).collect();
     let root = builder.root.clone();
     for Shard { file, drafts, damage } in read {
         let location = SourceLocation { file: file.clone(), line: None };
         let own = file.strip_prefix(&root).unwrap_or(&file).with_extension("");
+        let found = drafts.len();
         for draft in drafts {
             let renamed = draft.map(|draft| match are_keys_shared {
                 true => Draft { id: format!("{}/{}", own.display(), draft.id), ..draft },
@@ -51,7 +54,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
             builder.add(location.clone(), renamed);
         }
         if let Some(damage) = damage {
-            builder.add_issue(location, None, damage);
+            builder.add_issue(location, None, with_loss(damage, (&file, found), &whole));
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ pub(super) struct Report {
     pub(super) listed: usize,
     pub(super) usable: usize,
     pub(super) total_seconds: f64,
-    /// Number of unusable utterances by reason.
+    /// Number of unusable utterances by reason; those of a damaged shard are an estimate.
     pub(super) unusable: BTreeMap<&'static str, usize>,
     pub(super) flaws: Vec<Finding>,
     /// Number of files by format, sample rate and channels.
@@ -102,12 +102,14 @@ impl Report {
         }
         for (kind, count) in &self.unusable {
             let _ = writeln!(text, "{count} not usable: {kind}");
-            let shown = if all { *count } else { LISTED };
-            for flaw in self.flaws.iter().filter(|flaw| flaw.kind == *kind).take(shown) {
+            // A damaged shard is one finding for many utterances.
+            let findings: Vec<&Finding> = self.flaws.iter().filter(|flaw| flaw.kind == *kind).collect();
+            let shown = if all { findings.len() } else { LISTED.min(findings.len()) };
+            for flaw in &findings[..shown] {
                 let _ = writeln!(text, "    {}", flaw.text);
             }
-            if *count > shown {
-                let _ = writeln!(text, "    and {} more (--all lists them)", count - shown);
+            if findings.len() > shown {
+                let _ = writeln!(text, "    and {} more (--all lists them)", findings.len() - shown);
             }
         }
         for advice in &self.advice {

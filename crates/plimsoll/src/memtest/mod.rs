@@ -126,13 +126,13 @@ fn verdicts<S: Traceable + Sync>(
         let index = match models.iter().position(|model| same(model.demand())) {
             Some(index) => index,
             None => {
-                models.push(MemoryModel::new(subject, demand).failed()?);
+                models.push(MemoryModel::new(subject, demand).invalid()?);
                 models.len() - 1
             }
         };
         let model = &models[index];
         let budget = target.budget(&builder.config);
-        let plans = builder.plans(model, target, budget).failed()?;
+        let plans = builder.plans(model, target, budget).invalid()?;
         let memory = match plans.used() {
             Ok(plan) => worst(model, plan)?,
             Err(_) => None,

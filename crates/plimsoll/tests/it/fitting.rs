@@ -109,6 +109,33 @@ fn wrong_memtest_arguments_are_refused() {
     }
 }
 
+/// Sizes that no host could trace are refused with the key that decides them. None panics, aborts or takes long.
+#[test]
+fn sizes_that_cannot_be_planned_are_refused() {
+    let dir = TestFolder::new();
+    for (task, set, key) in [
+        ("asr", "data.max_seconds=1e4", "data.max_seconds"),
+        ("asr", "data.max_seconds=86400", "data.max_seconds"),
+        ("asr", "data.max_seconds=1e9", "data.max_seconds"),
+        ("tts", "data.max_seconds=1e30", "data.max_seconds"),
+        ("asr", "data.frame_grid=100000000", "data.frame_grid"),
+        ("tts", "data.frame_grid=4294967295", "data.frame_grid"),
+        ("asr", "data.batch_size=4294967295", "data.batch_size"),
+        ("tts", "data.batch_size=70000", "data.batch_size"),
+        ("vocoder", "data.batch_size=4294967295", "data.batch_size"),
+        ("asr", "data.batch_seconds=1e30", "data.batch_seconds"),
+        ("vocoder", "data.crop_seconds=1e6", "data.crop_seconds"),
+        ("asr", "features.n_mels=1", "features"),
+    ] {
+        for command in [&["memtest", "--gpu", "8GiB"][..], &["optimize", "--gpu", "8GiB", "--output", "o.toml"]] {
+            let output = dir.run(&[command, &["--task", task, "--set", set]].concat());
+            assert_eq!(output.code, Some(2), "{command:?} {set}: {output:?}");
+            assert!(output.stderr.contains(key), "{command:?} {set}: {output:?}");
+        }
+    }
+    assert!(!dir.path("o.toml").exists());
+}
+
 #[test]
 fn predicted_memory_is_near_measured() {
     let dir = TestFolder::new();

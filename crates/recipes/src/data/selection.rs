@@ -20,7 +20,7 @@ use plimsoll_core::error_chain;
 
 /// Warns about the utterances of `manifest` that cannot be used, if there are any.
 pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
-    let flawed = manifest.issues.len() + manifest.more_issues;
+    let flawed = manifest.flawed();
     if let Some(first) = manifest.issues.first() {
         let (path, all) = (manifest.path.display(), manifest.utterances.len() + flawed);
         let check = command("data check");

@@ -79,7 +79,7 @@ pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape>
         let tokens = config.data.max_text_length.map_or(spoken, |most| spoken.min(most)).max(1);
         BatchShape {
             utterances: whole_batch(config, seconds),
-            frames: Frames((frames.ceil() as u32 + 1).next_multiple_of(grid)),
+            frames: Frames((frames.ceil() as u32).saturating_add(1).checked_next_multiple_of(grid).unwrap_or(u32::MAX)),
             tokens: tokens.min(model.tokens_max(frames as u32)),
         }
     };

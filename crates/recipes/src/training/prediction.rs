@@ -58,7 +58,7 @@ fn details<S: Traceable + Sync>(
     rules: BackendRules,
     state: StateOption,
 ) -> Result<StepDetails, Failure> {
-    let memory = MemoryModel::new(model, demand).failed()?;
+    let memory = MemoryModel::new(model, demand).invalid()?;
     let run = memory.run_memory(bucket.bucket, bucket.micro_batch, bucket.choice, state).failed()?.0;
     Ok((run.timeline.owners_at_peak(), operations(model, bucket, rules)?))
 }

@@ -113,6 +113,33 @@ fn a_shard_that_ends_too_early_gives_what_it_has() {
     assert!(counts.is_sorted() && counts.contains(&3) && counts.ends_with(&[5]), "{counts:?}");
 }
 
+/// Of a corpus of two equal shards, half is lost with one of them, not one utterance of six.
+#[test]
+fn a_damaged_shard_counts_for_the_utterances_that_are_lost_with_it() {
+    let bytes = fs::read(folder().join("text.tar")).unwrap();
+    for end in (0..bytes.len()).step_by(512) {
+        let folder = write(&[("a.tar", &bytes[..end]), ("b.tar", &bytes)]);
+        let manifest = Manifest::read(folder.path()).unwrap();
+        if manifest.issues.is_empty() {
+            assert_eq!(manifest.utterances.len(), 10, "{end}");
+            continue;
+        }
+        let lost = (10 - manifest.utterances.len()).max(1);
+        assert_eq!(manifest.flawed(), lost, "{end}: {:?}", manifest.issues);
+        let listed = (manifest.utterances.len() + lost) as f64;
+        assert_eq!(manifest.unusable_share(), lost as f64 / listed, "{end}");
+        // Alone, it is as dense behind the damage as before it.
+        let alone = Manifest::read(write(&[("a.tar", &bytes[..end])]).path().join("a.tar"));
+        assert!(alone.is_err() || alone.is_ok_and(|alone| alone.unusable_share() > 0.0), "{end}");
+    }
+    // A shard whose first half is whole and whose second half is not.
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2..].fill(0xAA);
+    let alone = Manifest::read(write(&[("a.tar", &damaged)]).path().join("a.tar")).unwrap();
+    let (found, lost) = (alone.utterances.len(), alone.flawed());
+    assert!(found > 0 && (found..=2 * found + 2).contains(&lost), "{found} {lost}");
+}
+
 #[test]
 fn missing_shards_of_a_pattern_are_issues() {
     let bytes = fs::read(folder().join("text.tar")).unwrap();
@@ -121,6 +148,7 @@ fn missing_shards_of_a_pattern_are_issues() {
     assert_eq!(manifest.utterances.len(), 5);
     let [issue] = &*manifest.issues else { panic!("{:?}", manifest.issues) };
     assert!(issue.location.as_ref().unwrap().file.ends_with("a-0.tar"), "{issue}");
+    assert_eq!((manifest.flawed(), manifest.unusable_share()), (5, 0.5), "{issue}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn rows_without_audio_or_text_are_issues_of_their_rows() {
     utt-2: b.parquet:2793+1816 0s..end [bob -] text numéro 2 (b.parquet:3)
     utt-3: b.parquet:8058+2130 0s..end [ann -] text numéro 3 (b.parquet:4)
     utt-4: b.parquet:10192+2454 0s..end [bob -] text numéro 4 (b.parquet:5)
-    ! a.parquet: damaged at byte 0, so what lies behind is lost: the file does not end as Parquet does, so it may be cut short
+    ! a.parquet: damaged at byte 0, so what lies behind is lost, about 5 utterances: the file does not end as Parquet does, so it may be cut short
     ");
 }
 
@@ -103,7 +103,7 @@ fn a_file_that_ends_too_early_is_one_issue() {
         let folder = write(&[("a.parquet", &bytes[..end]), ("b.parquet", &file("zstd"))]);
         let listing = import(folder.path(), &ImportOptions::default()).unwrap();
         assert_eq!((listing.entries.len(), listing.issues.len()), (5, 1), "{end}");
-        assert!(matches!(listing.issues[0].kind, IssueKind::DamagedShard { .. }), "{}", listing.issues[0]);
+        assert!(matches!(listing.issues[0].kind, IssueKind::DamagedShard { lost: 5, .. }), "{}", listing.issues[0]);
     }
 }
 
