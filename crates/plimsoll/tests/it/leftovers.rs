@@ -125,6 +125,25 @@ fn runs_on_full_disks_leave_no_folder_or_one_that_goes_on() {
     assert!(kept < 11, "no run was refused before it began");
 }
 
+/// A pipe that no process writes to in place of each file of a run: resuming it ends, and says what is wrong or does without it.
+#[test]
+fn pipes_among_the_files_of_a_run_hang_nothing() {
+    let dir = folder();
+    let files = tree(&dir.path("runs/r")).into_iter().filter(|file| dir.path("runs/r").join(file).is_file());
+    for (number, file) in files.enumerate() {
+        let copy = format!("runs/p{number}");
+        let run = |program: &str, args: &[&str]| assert!(Command::new(program).args(args).status().unwrap().success());
+        run("cp", &["-r", dir.path("runs/r").to_str().unwrap(), dir.path(&copy).to_str().unwrap()]);
+        let pipe = dir.path(&copy).join(&file);
+        fs::remove_file(&pipe).unwrap();
+        run("mkfifo", &[pipe.to_str().unwrap()]);
+        let mut command = dir.command(&["train", "--resume", &copy, "--steps", "2"]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = wait(child, &file);
+        assert!(matches!(output.code, Some(0..=2)), "{file}: {output:?}");
+    }
+}
+
 /// Waits until `path` exists, sends `number` to `child` and returns how it ended.
 fn stop_when(mut child: Child, is_there: impl Fn() -> bool, number: i32, what: &str) -> ProgramOutput {
     let start = Instant::now();

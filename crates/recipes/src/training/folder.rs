@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::{Draft, PlanHeader, replace_file};
+use plimsoll_core::{Draft, PlanHeader, read_text_file, replace_file};
 use plimsoll_data::CorpusFingerprint;
 use plimsoll_monitor::{LockError, RunLock};
 use plimsoll_speech::ModelFolder;
@@ -136,7 +136,7 @@ impl RunFolder {
             // Without a checkpoint the run begins again.
             return Ok(());
         }
-        let read = |name| fs::read_to_string(self.path.join(name)).unwrap_or_default();
+        let read = |name| read_text_file(self.path.join(name)).unwrap_or_default();
         let began: PlanHeader = toml::from_str(&read("plan.toml")).unwrap_or_default();
         if let Some(seed) = began.seed.filter(|seed| *seed != config.seed) {
             return Err(other_seed(seed, config.seed));

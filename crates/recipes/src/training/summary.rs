@@ -1,10 +1,9 @@
 //! Makes the summary of a complete run.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use plimsoll_core::replace_file;
+use plimsoll_core::{read_text_file, replace_file};
 use plimsoll_monitor::{RecordError, ReportPage, RunData, RunStatus, Summary};
 use plimsoll_train::RunState;
 
@@ -15,7 +14,7 @@ use crate::error::{Failure, FailureExt};
 
 /// Returns whether the run in `folder` has a summary of its state after `step`.
 pub(super) fn is_of_step(folder: &Path, step: u64) -> bool {
-    let text = fs::read_to_string(folder.join("summary.json"));
+    let text = read_text_file(folder.join("summary.json"));
     let summary = text.ok().and_then(|text| serde_json::from_str::<Summary>(&text).ok());
     summary.is_some_and(|summary| summary.complete && summary.steps == step)
 }

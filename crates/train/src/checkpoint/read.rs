@@ -1,9 +1,9 @@
 //! Reads checkpoints, and checks that they are complete and belong to their run and step.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
+use plimsoll_core::read_regular_file;
 use serde::Deserialize;
 
 use super::disk::checksum;
@@ -92,14 +92,14 @@ struct CheckpointFiles {
 impl CheckpointFiles {
     fn open(path: PathBuf) -> Result<Self, CheckpointError> {
         let files = Self { path, sums: BTreeMap::new() };
-        let text = fs::read(files.path.join(SUMS)).map_err(|error| files.damaged(SUMS, error.to_string()))?;
+        let text = read_regular_file(files.path.join(SUMS)).map_err(|error| files.damaged(SUMS, error.to_string()))?;
         let sums = serde_json::from_slice(&text).map_err(|error| files.damaged(SUMS, error.to_string()))?;
         Ok(Self { sums, ..files })
     }
 
     /// Reads a file and compares its checksum.
     fn read(&self, file: &str) -> Result<Vec<u8>, CheckpointError> {
-        let bytes = fs::read(self.path.join(file)).map_err(|error| self.damaged(file, error.to_string()))?;
+        let bytes = read_regular_file(self.path.join(file)).map_err(|error| self.damaged(file, error.to_string()))?;
         if self.sums.get(file) != Some(&checksum(&bytes)) {
             return Err(self.damaged(file, "its checksum does not match".into()));
         }
