@@ -105,13 +105,14 @@ struct Watch {
 /// Watches GPUs, host and a run until the user ends it.
 pub(crate) fn monitor(args: &MonitorArgs) -> Result<ExitCode, Failure> {
     let folder = watched_folder(args)?;
+    let recorded = args.replay.as_ref().map(|path| recording(path, args.speed)).transpose()?;
     let live = LiveRun::default();
     let server = args.serve.as_ref().map(|address| serve(address, &live, args.allow_remote)).transpose()?;
     // Before the first sample, so that the address is the first line: a sample can raise an alert.
     if let Some(server) = &server {
         eprintln!("http://{0} shows the page, http://{0}/metrics the metrics for Prometheus", server.address());
     }
-    let mut watch = Watch::start(args, folder)?;
+    let mut watch = Watch::start(args, folder, recorded)?;
     if args.once {
         watch.wait_for_rates(args.interval);
         match args.json {
@@ -198,13 +199,13 @@ fn process_of(folder: &Path) -> Option<u32> {
 }
 
 impl Watch {
-    fn start(args: &MonitorArgs, folder: Option<PathBuf>) -> Result<Self, Failure> {
+    fn start(args: &MonitorArgs, folder: Option<PathBuf>, recorded: Option<Samples>) -> Result<Self, Failure> {
         let run = folder.map(|folder| (RunFollower::new(&folder), folder));
         let view = run.as_ref().map_or_else(|| RunView::new("this machine"), |(run, _)| run.start());
         let process = WatchedProcess::none();
         process.set(run.as_ref().and_then(|(_, folder)| process_of(folder)));
-        let samples = match &args.replay {
-            Some(path) => recording(path, args.speed)?,
+        let samples = match recorded {
+            Some(samples) => samples,
             None => machine(args, &process)?,
         };
         let end = args.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));

@@ -109,12 +109,40 @@ fn is_full_disk(error: &(dyn Error + 'static)) -> bool {
     use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
 
     let causes = std::iter::successors(Some(error), |&error| error.source());
-    let mut kinds = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
-    kinds.any(|kind| matches!(kind, StorageFull | FileTooLarge | QuotaExceeded | WriteZero))
+    let mut errors = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    errors.any(|error| match error.kind() {
+        // Without a number of the system it is a bound of our own on what is read.
+        FileTooLarge => error.raw_os_error().is_some(),
+        kind => matches!(kind, StorageFull | QuotaExceeded | WriteZero),
+    })
 }
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self { report: error.into(), kind: FailureKind::Invalid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_wrong_request_and_a_file_beyond_our_bounds_is_one() {
+        let kind = |error: io::Error| Err::<(), _>(error).invalid().unwrap_err().kind();
+        for full in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::WriteZero] {
+            assert_eq!(kind(full.into()), FailureKind::Failed, "{full}");
+        }
+        if cfg!(target_os = "linux") {
+            // EFBIG, ENOSPC.
+            for number in [27, 28] {
+                assert_eq!(kind(io::Error::from_raw_os_error(number)), FailureKind::Failed, "{number}");
+            }
+        }
+        for ours in [io::ErrorKind::FileTooLarge, io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied] {
+            assert_eq!(kind(ours.into()), FailureKind::Invalid, "{ours}");
+        }
     }
 }
