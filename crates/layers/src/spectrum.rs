@@ -6,6 +6,7 @@ use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor};
+use plimsoll_core::Bytes;
 use plimsoll_tape::transfer::from_host;
 use plimsoll_tape::windows;
 
@@ -39,8 +40,8 @@ pub fn reflect(x: Tensor<2>, count: usize) -> Tensor<2> {
 /// What decides the matrices of a transform: their shape, the period of the waves, and the bits of the window.
 type WavesKey = ([usize; 2], usize, Vec<u32>);
 
-/// Matrices of every transform of the process. They are few and stay until it ends, so a plan of memory that is made before a
-/// run counts them.
+/// Matrices of every transform of the process. They are few and stay until it ends; [`Stft::tables`] counts them for a
+/// plan of memory.
 static WAVES: Mutex<BTreeMap<WavesKey, Waves>> = Mutex::new(BTreeMap::new());
 
 /// Cosines and sines of a Fourier transform as two matrices `[rows, columns]`. Equal transforms share them.
@@ -101,6 +102,14 @@ impl Stft {
         let angle = |sample: usize, bin: usize| (sample * bin % n_fft, window[sample]);
         let waves = Waves::new([window.len(), n_fft / 2 + 1], n_fft, &window, angle);
         Self { n_fft, hop, window, waves }
+    }
+
+    /// Computes the memory of the tables of all transforms that this process has made so far, forward and inverse. Equal
+    /// transforms share their tables, and the process keeps them until it ends.
+    pub fn tables() -> Bytes {
+        let known = WAVES.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = known.values().flat_map(|waves| waves.matrices.iter()).map(Vec::len).sum::<usize>();
+        Bytes::for_values::<f32>(values as u64)
     }
 
     /// Returns the number of bins of a spectrum.
@@ -253,6 +262,15 @@ mod tests {
                 assert!((f64::from(*found) - re * re - im * im).abs() < 1e-5);
             }
         }
+    }
+
+    #[test]
+    fn equal_transforms_share_tables_that_are_counted() {
+        // No other test has transforms of this length.
+        let before = Stft::tables();
+        let _two = [Stft::new(46, 5, hann_window(46)), Stft::new(46, 7, hann_window(46))];
+        // Other tests of this process can make tables of theirs meanwhile.
+        assert!(Stft::tables().0 >= before.0 + 2 * 46 * 24 * 4);
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Command {
                 let ModelCommand::Info(args) = *command;
                 model::info(&args)
             }
-            Self::Optimize(args) => optimize::optimize(&args),
+            Self::Optimize(args) => optimize::optimize(&args, meter),
             Self::GpuInfo(args) => gpu_info::gpu_info(&args),
             Self::Memtest(args) => memtest::memtest(&args, verbose, meter),
             Self::Data(command) => command.run(),

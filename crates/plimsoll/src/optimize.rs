@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::read_text_file;
-use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable, fastest_plan};
+use plimsoll_core::{CountingAllocator, read_text_file};
+use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable};
 
 use crate::environment;
 use crate::output::{ForceFlag, OutputFile};
@@ -21,6 +21,7 @@ use plimsoll_recipes::config::{
 };
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::memory_plan::Shares;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt, with_model};
 
@@ -44,7 +45,7 @@ pub(crate) struct OptimizeArgs {
 }
 
 /// Writes a configuration whose run fits into memory, and prints the changes.
-pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn optimize(args: &OptimizeArgs, meter: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     let file = args.config.config.as_deref().filter(|path| *path != Path::new(AUTO_FILE));
     // Before the configuration is loaded: YAML would load, and cannot be changed.
     let text = file.map(read_toml).transpose()?;
@@ -56,20 +57,21 @@ pub(crate) fn optimize(args: &OptimizeArgs) -> Result<ExitCode, Failure> {
     };
     let config = loaded.config;
     let output = OutputFile::new(&args.output, "--output", args.overwrite)?;
-    let builder = DemandBuilder::for_run(config, &Terminal)?;
+    let builder = DemandBuilder::for_run(config, meter, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let bar = spinner("searching the smallest change that fits");
     let found = with_model!(&builder.model, model => optimized(model, &builder, &targets));
     bar.finish_and_clear();
     let Optimized { plans, changes } = match found? {
         Ok(found) => found,
-        Err((target, error)) => return Ok(report_no_fit(&error, &target)),
+        Err((target, error)) => return Ok(report_no_fit(&error, &target, builder.shares(&target))),
     };
     let new = edited(&text, &[set, changes].concat(), "optimize")?;
     output.write(&new)?;
     for (target, plan) in targets.iter().zip(&plans) {
         let budget = target.budget(&builder.config);
-        println!("{}: {} of {budget} at most, effective batch unchanged", target.name(), plan.peak);
+        let peak = builder.shares(target).whole_run(plan.peak);
+        println!("{}: {peak} of {budget} at most, effective batch unchanged", target.name());
     }
     let changed = difference(&text, &new);
     if changed.is_empty() {
@@ -108,8 +110,8 @@ pub(crate) fn set_by_flags(loaded: &Loaded) -> Vec<Change> {
 }
 
 /// Prints the reason why no plan fits, and returns the exit code.
-fn report_no_fit(error: &PlanError, target: &Target) -> ExitCode {
-    eprintln!("{}: does not fit: {error}", target.name());
+fn report_no_fit(error: &PlanError, target: &Target, shares: Shares) -> ExitCode {
+    eprintln!("{}: does not fit: {error}{}", target.name(), shares.beside());
     if let Some(advice) = error.advice() {
         eprintln!("  the cheapest way that would fit: {advice}");
     }
@@ -145,8 +147,7 @@ fn smallest_change<S: Traceable + Sync>(
         let builder = builder.with_config(config.clone());
         let mut all = Vec::new();
         for (target, model) in targets.iter().zip(models) {
-            let options = builder.as_written(target).options;
-            match fastest_plan(model, &options, target.limit(target.budget(config)), &target.speed()).failed()? {
+            match builder.plan_as_written(model, target).failed()? {
                 Some(plan) => all.push(plan),
                 None => return Ok(None),
             }
@@ -181,8 +182,7 @@ fn smallest_change<S: Traceable + Sync>(
         return Ok(Ok(found));
     }
     for (target, model) in targets.iter().zip(models) {
-        let plans = builder.plans(model, target, target.budget(&builder.config)).invalid()?;
-        if let Err(error) = plans.as_written {
+        if let Err(error) = builder.plans(model, target).invalid()?.as_written {
             return Ok(Err((target.clone(), error)));
         }
     }

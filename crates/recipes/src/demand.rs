@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_audio::LogMel;
-use plimsoll_core::{BatchShape, Bytes, Grid};
+use plimsoll_core::{BatchShape, Bytes, CountingAllocator, Grid};
 use plimsoll_data::SampleMeta;
 use plimsoll_memory::{
-    Demand, MemoryModel, Plan, PlanError, PlanOptions, StepMemory, TraceError, Traceable, Traces, does_not_fit,
+    Demand, MemoryModel, Plan, PlanError, PlanOptions, Speed, StepMemory, TraceError, Traceable, Traces, does_not_fit,
     fastest_plan, fits_at_all, plan_with,
 };
 use plimsoll_speech::tts::LengthBounds;
@@ -16,6 +16,8 @@ use crate::config::{ModelConfig, RunConfig, Task, TokenizerChoice, shipped_model
 use crate::data::{Preparation, prepare_as};
 use crate::error::{Failure, FailureExt};
 use crate::mapping::{self, ModelPlan};
+use crate::memory_plan::Shares;
+use crate::process_memory::{InUse, outside_model, outside_model_of, waiting_batches};
 use crate::reporter::Reporter;
 use crate::resolve;
 use crate::target::Target;
@@ -31,6 +33,9 @@ const PREFETCH: u32 = 1;
 const UTTERANCE_MAX: u64 = 1 << 22;
 /// Most utterances of a batch for which memory can be planned.
 const BATCH_MAX: u32 = 1 << 16;
+
+/// Share of a CPU budget that the plan does not use: for errors of the plan, and for short needs of the process.
+const MARGIN: f64 = 0.04;
 
 /// A configuration with its model and batch shapes. It builds the request to the memory planner, a [`Demand`], for any
 /// target.
@@ -55,6 +60,8 @@ pub struct DemandBuilder {
     pub model: ModelPlan,
     /// Shapes of whole batches, one for each utterance length that is planned.
     pub shapes: Vec<BatchShape>,
+    /// How the memory of the CPU is shared.
+    host: Shares,
     /// Traces of the models of shipped configurations, which a refusal tries for each budget.
     shipped: ShippedTraces,
 }
@@ -113,15 +120,27 @@ impl DemandBuilder {
     ///
     /// # Errors
     /// If the corpus cannot be read, or the configuration does not suit it.
-    pub fn for_run(config: RunConfig, reporter: &dyn Reporter) -> Result<Self, Failure> {
+    pub fn for_run(
+        config: RunConfig,
+        process: &'static CountingAllocator,
+        reporter: &dyn Reporter,
+    ) -> Result<Self, Failure> {
         if config.data.manifest.is_none() {
-            return Self::from_config(config);
+            let builder = Self::from_config(config)?;
+            let longest = builder.longest().shapes[0];
+            let waiting =
+                waiting_batches(&builder.config, longest.utterances, longest.frames.0, builder.model.features());
+            let in_use = InUse::read(process).with_tables_of(&builder.model);
+            return Ok(builder.with_outside_model(outside_model(in_use, waiting)));
         }
         let prepared = prepare_as(&config, Preparation { is_dry: true, ..Preparation::default() }, reporter)?;
+        let in_use = InUse::read(process);
         let vocabulary = resolve::vocabulary(&config, prepared.tokenizer.size())?;
         let model = mapping::model(&config, prepared.training.log_mel().n_mels(), vocabulary);
         let model = model.with_length_bounds(prepared.length_bounds());
-        Self::from_corpus(config, model, &prepared.grid, &prepared.training.metas())
+        let metas = prepared.training.metas();
+        let outside_model = outside_model_of(&config, &prepared, &metas, &model, in_use);
+        Ok(Self::from_corpus(config, model, &prepared.grid, &metas)?.with_outside_model(outside_model))
     }
 
     /// Makes the builder for a configuration with a corpus: `metas` are the sizes of its training utterances, which are
@@ -149,7 +168,63 @@ impl DemandBuilder {
 
     /// Makes the builder for batches of `shapes`.
     pub(crate) fn of_shapes(config: RunConfig, model: ModelPlan, shapes: Vec<BatchShape>) -> Self {
-        Self { config, model: model.for_planning(), shapes, shipped: ShippedTraces::default() }
+        let host = Shares { replicas: u64::from(config.device.replicas.max(1)), ..Shares::ALONE };
+        Self { config, model: model.for_planning(), shapes, host, shipped: ShippedTraces::default() }
+    }
+
+    /// Returns the same builder for a process on the CPU that shares its memory as `host` says.
+    pub(crate) fn with_host(self, host: Shares) -> Self {
+        Self { host, ..self }
+    }
+
+    fn with_outside_model(self, outside_model: Bytes) -> Self {
+        let host = Shares { outside_model, ..self.host };
+        self.with_host(host)
+    }
+
+    /// Returns how a run on `target` shares the memory of its budget.
+    pub fn shares(&self, target: &Target) -> Shares {
+        match target {
+            Target::Gpu { .. } => Shares::ALONE,
+            Target::Host { .. } => self.host,
+        }
+    }
+
+    /// Computes the memory that model and steps of one replica may use on `target`: its share of the budget of the
+    /// configuration there. On the CPU a margin is left.
+    pub fn available(&self, target: &Target) -> Bytes {
+        let budget = target.budget(&self.config);
+        match target {
+            Target::Gpu { .. } => budget,
+            Target::Host { .. } => self.host.of_replica(Bytes((budget.0 as f64 * (1.0 - MARGIN)) as u64)),
+        }
+    }
+
+    /// Returns the number of micro-batches that a replica computes at the same time on `target`.
+    fn lanes(&self, target: &Target) -> usize {
+        match target {
+            Target::Gpu { .. } => 1,
+            Target::Host { threads, .. } => mapping::lanes(&self.config, *threads, self.host.replicas as usize),
+        }
+    }
+
+    /// Returns the speed by which the planner compares plans on `target`.
+    pub fn speed(&self, target: &Target) -> Speed {
+        match target {
+            Target::Gpu { gpu, .. } => Speed::for_gpu(gpu),
+            Target::Host { .. } => Speed::for_host(self.lanes(target)),
+        }
+    }
+
+    /// Returns the options of a plan on the CPU without a memory limit: there is nothing to choose there. The run computes
+    /// whole batches at once, unless its configuration says otherwise. `None` for any other plan.
+    fn unlimited(&self, target: &Target) -> Option<PlanOptions> {
+        if matches!(target, Target::Gpu { .. }) || self.config.limits_memory() {
+            return None;
+        }
+        let largest = self.shapes.iter().map(|shape| shape.utterances).max().unwrap_or(1) as usize;
+        let micro_batch = mapping::first_micro_batch(&self.config, largest).div_ceil(self.lanes(target)).max(1);
+        Some(mapping::fixed(&self.config, &self.model, target.traits(), micro_batch as u32))
     }
 
     /// Returns the same builder with other settings of the same model.
@@ -160,10 +235,7 @@ impl DemandBuilder {
     /// Computes the demand on `target` with the configuration as it is written: the planner may choose what is `auto`.
     pub fn as_written(&self, target: &Target) -> Demand {
         let device = target.traits();
-        let (lanes, workspace) = match target {
-            Target::Gpu { .. } => (1, CONTEXT),
-            Target::Host { threads, .. } => (*threads as u32, Bytes(0)),
-        };
+        let workspace = if matches!(target, Target::Gpu { .. }) { CONTEXT } else { Bytes(0) };
         Demand {
             buckets: self.shapes.clone(),
             blocks: self.model.blocks(),
@@ -171,7 +243,7 @@ impl DemandBuilder {
             remedies: mapping::remedies(&self.config, &self.model, device),
             rules: target.rules(),
             step: StepMemory {
-                parallel_micro_batches: lanes,
+                parallel_micro_batches: self.lanes(target) as u32,
                 workspace,
                 state_bits: 0,
                 snapshot: matches!(target, Target::Host { .. }),
@@ -187,8 +259,28 @@ impl DemandBuilder {
         mapping::at_best(&self.config, &self.model, target.traits())
     }
 
-    /// Plans the configuration on `target` within `budget`: as it is written, and at best. Training, `memtest` and
-    /// `optimize` all plan through this function. `model` has the traces of the builder's model for the demand of the target.
+    /// Finds the fastest plan of the configuration on `target` as it is written; `None` if it does not fit. `model` has the
+    /// traces of the builder's model for the demand of the target.
+    ///
+    /// # Errors
+    /// If the model cannot be traced.
+    pub fn plan_as_written<S: Traceable + Sync>(
+        &self,
+        model: &MemoryModel<'_, S>,
+        target: &Target,
+    ) -> Result<Option<Plan>, TraceError> {
+        let available = self.available(target);
+        if available.0 == 0 {
+            return Ok(None);
+        }
+        let options = self.unlimited(target);
+        let options = options.unwrap_or_else(|| mapping::as_written(&self.config, &self.model, target.traits()));
+        fastest_plan(model, &options, target.limit(available), &self.speed(target))
+    }
+
+    /// Plans the configuration on `target` within the memory that is [available](Self::available): as it is written, and at
+    /// best. Training, `memtest` and `optimize` all plan through this function. `model` has the traces of the builder's model
+    /// for the demand of the target.
     ///
     /// # Errors
     /// If the model cannot be traced.
@@ -196,9 +288,16 @@ impl DemandBuilder {
         &self,
         model: &MemoryModel<'_, S>,
         target: &Target,
-        budget: Bytes,
     ) -> Result<TargetPlans, TraceError> {
-        let (speed, limit) = (target.speed(), target.limit(budget));
+        let budget = self.available(target);
+        let (speed, limit) = (self.speed(target), target.limit(budget));
+        if let Some(options) = self.unlimited(target) {
+            let found = match plan_with(model, &options, limit, &speed) {
+                Err(PlanError::Trace(error)) => return Err(error),
+                found => found,
+            };
+            return Ok(TargetPlans { as_written: found.clone(), at_best: found });
+        }
         let written = mapping::as_written(&self.config, &self.model, target.traits());
         if budget.0 > 0 {
             let best = fastest_plan(model, &self.at_best(target), limit, &speed)?;

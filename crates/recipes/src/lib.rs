@@ -21,6 +21,7 @@ mod memory;
 pub mod memory_plan;
 mod opening;
 pub mod plan;
+mod process_memory;
 pub mod processes;
 pub mod reader;
 pub mod reporter;

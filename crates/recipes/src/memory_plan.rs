@@ -12,22 +12,53 @@ use serde::Serialize;
 pub struct MemoryPlan {
     /// Memory that the run may use; `None` if it is not limited.
     pub budget: Option<Bytes>,
+    /// How the memory of the device is shared.
+    #[serde(flatten)]
+    pub shares: Shares,
+    /// Plan of one replica: model, optimizer and steps.
+    pub plan: Plan,
+}
+
+/// How a run shares the memory of its device between its replicas and the rest of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shares {
     /// Memory that the process needs beside model and steps (manifests, cached features, waiting batches), if the
     /// device is the CPU; else 0.
     #[serde(rename = "around")]
     pub outside_model: Bytes,
     /// Number of replicas that share the memory of the device: all replicas on the CPU, 1 on GPUs.
     #[serde(rename = "sharing")]
-    pub sharing_replicas: u64,
-    /// Plan of one replica: model, optimizer and steps.
-    pub plan: Plan,
+    pub replicas: u64,
+}
+
+impl Shares {
+    /// The whole memory for one replica, as on a GPU.
+    pub const ALONE: Self = Self { outside_model: Bytes(0), replicas: 1 };
+
+    /// Computes the memory of a whole run from `peak`, the memory of model and steps of one replica.
+    pub fn whole_run(self, peak: Bytes) -> Bytes {
+        Bytes(peak.0 * self.replicas + self.outside_model.0)
+    }
+
+    /// Computes the memory for model and steps of one replica, of `whole`.
+    pub(crate) fn of_replica(self, whole: Bytes) -> Bytes {
+        Bytes(whole.0.saturating_sub(self.outside_model.0) / self.replicas.max(1))
+    }
+
+    /// Says how much of the memory is not that of the model, as words to add to a sentence; empty if that is nothing.
+    pub fn beside(self) -> String {
+        match self.outside_model.0 {
+            0 => String::new(),
+            _ => format!(" (the process takes {} beside it)", self.outside_model),
+        }
+    }
 }
 
 impl MemoryPlan {
-    /// Computes the planned peak of memory: the peaks of all replicas that share the memory of the device, plus
-    /// [`outside_model`](Self::outside_model), the memory of the process beside model and steps.
+    /// Computes the planned peak of memory: the peaks of all replicas that share the memory of the device, plus the memory of
+    /// the process beside model and steps.
     pub fn peak(&self) -> Bytes {
-        Bytes(self.plan.peak.0 * self.sharing_replicas + self.outside_model.0)
+        self.shares.whole_run(self.plan.peak)
     }
 
     /// Returns for each planned batch shape the number of utterances to compute at once on `lanes` lanes (threads)
@@ -49,11 +80,7 @@ impl MemoryPlan {
         if !is_host {
             return self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.peak())).collect();
         }
-        self.plan
-            .buckets
-            .iter()
-            .map(|bucket| (bucket.bucket, Bytes(bucket.peak.0 * self.sharing_replicas + self.outside_model.0)))
-            .collect()
+        self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.shares.whole_run(bucket.peak))).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use plimsoll_speech::tts::MelNormalization;
 use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
 
-use crate::config::{self, NormChoice, RunConfig, Task, UnfitChoice};
+use crate::config::{self, RunConfig, Task, UnfitChoice};
 use crate::data::PreparedData;
 use crate::device::TrainingDevice;
 use crate::earlier::EarlierRun;
@@ -215,7 +215,7 @@ fn training(
         async_errors: !device.is_host,
         clip_norm: training.clip_norm,
         choice: mapping::choice(config, model, device.precision),
-        lanes: lanes(config, device),
+        lanes: mapping::lanes(config, device.lanes, device.replicas),
         replicas,
         own_replicas: device.replicas,
         optimizer: mapping::optimizer(config),
@@ -241,21 +241,11 @@ fn epochs(training: &config::TrainingConfig, batches: u64) -> Option<u64> {
     training.epochs.map(|epochs| u64::from(epochs).max(least))
 }
 
-/// Returns the number of micro-batches that each replica computes at the same time.
-pub(crate) fn lanes(config: &RunConfig, device: &TrainingDevice) -> usize {
-    // With several lanes, the statistics of a batch norm would depend on which thread comes first.
-    match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
-        true => 1,
-        false => (device.lanes / device.replicas).max(1),
-    }
-}
-
 /// Computes the memory limit of the configuration on `target`, but not more than other processes leave; `None` if it
 /// sets no limit.
 fn limit(config: &RunConfig, target: Option<&Target>) -> Option<Bytes> {
-    let wanted = config.training.max_memory.is_some() || config.training.max_memory_fraction.is_some();
     match target {
-        Some(target) => wanted.then(|| target.budget(config)),
+        Some(target) => config.limits_memory().then(|| target.budget(config)),
         None => config.training.max_memory,
     }
 }

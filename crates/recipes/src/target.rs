@@ -1,7 +1,7 @@
 //! The device that memory is planned for: a GPU, here or not, or the CPU of this machine.
 
 use plimsoll_core::{Bytes, Precision, counted};
-use plimsoll_memory::{BackendRules, Gpu, MemoryLimit, Speed, find};
+use plimsoll_memory::{BackendRules, Gpu, MemoryLimit, find};
 use plimsoll_monitor::Host;
 
 use crate::config::{BackendChoice, DeviceConfig, RunConfig};
@@ -112,14 +112,6 @@ impl Target {
         match self {
             Self::Gpu { rules, .. } => *rules,
             Self::Host { .. } => BackendRules::host(),
-        }
-    }
-
-    /// Returns the speed by which the planner compares plans.
-    pub fn speed(&self) -> Speed {
-        match self {
-            Self::Gpu { gpu, .. } => Speed::for_gpu(gpu),
-            Self::Host { threads, .. } => Speed::for_host(*threads),
         }
     }
 

@@ -88,7 +88,7 @@ pub(crate) fn memtest(
         return verify::verify(args, loaded.config, meter);
     }
     let files = TimelineFiles::new(args)?;
-    let builder = DemandBuilder::for_run(loaded.config, &Terminal)?;
+    let builder = DemandBuilder::for_run(loaded.config, meter, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let spinner = spinner("computing the memory of a step");
     let verdicts = with_model!(&builder.model, model => verdicts(model, &builder, &targets));
@@ -131,13 +131,13 @@ fn verdicts<S: Traceable + Sync>(
             }
         };
         let model = &models[index];
-        let budget = target.budget(&builder.config);
-        let plans = builder.plans(model, target, budget).invalid()?;
+        let (budget, shares) = (target.budget(&builder.config), builder.shares(target));
+        let plans = builder.plans(model, target).invalid()?;
         let memory = match plans.used() {
             Ok(plan) => worst(model, plan)?,
             Err(_) => None,
         };
-        verdicts.push(Verdict { name: target.name(), budget, plans, memory });
+        verdicts.push(Verdict { name: target.name(), budget, shares, plans, memory });
     }
     Ok(verdicts)
 }

@@ -6,6 +6,7 @@ use plimsoll_core::{Bytes, Choice, Precision, StateForm};
 use plimsoll_memory::{Owner, Phase, Plan, PlanError, RunMemory};
 use plimsoll_recipes::demand::TargetPlans;
 use plimsoll_recipes::mapping::remat_word;
+use plimsoll_recipes::memory_plan::Shares;
 use serde_json::{Value, json};
 
 /// Result for one target: whether a run fits, and the plans with which it fits.
@@ -15,6 +16,8 @@ pub(crate) struct Verdict {
     pub(crate) name: String,
     /// Memory that the run may use.
     pub(crate) budget: Bytes,
+    /// How the run shares that memory.
+    pub(crate) shares: Shares,
     /// The plans of the configuration: as it is written, and at best.
     pub(crate) plans: TargetPlans,
     /// Memory over time at the length that needs most, if a run fits.
@@ -30,8 +33,10 @@ impl Verdict {
     /// Returns the peak of the plan, or the least memory that a run needs if it does not fit; `None` if unknown.
     pub(crate) fn peak(&self) -> Option<Bytes> {
         match self.plans.used() {
-            Ok(plan) => Some(plan.peak),
-            Err(PlanError::NothingFits { needed, .. } | PlanError::NoBudget { needed, .. }) => Some(*needed),
+            Ok(plan) => Some(self.shares.whole_run(plan.peak)),
+            Err(PlanError::NothingFits { needed, .. } | PlanError::NoBudget { needed, .. }) => {
+                Some(self.shares.whole_run(*needed))
+            }
             Err(_) => None,
         }
     }
@@ -41,14 +46,21 @@ impl Verdict {
         let mut text = String::new();
         match self.plans.used() {
             Ok(plan) => {
-                let spare = Bytes(self.budget.0 - plan.peak.0);
-                let peak = plan.peak;
+                let peak = self.shares.whole_run(plan.peak);
+                let spare = Bytes(self.budget.0 - peak.0);
                 let _ = writeln!(text, "{}: fits, {peak} of {} at most, {spare} to spare", self.name, self.budget);
                 text.push_str(&self.as_written());
                 text.push_str(&table(plan));
+                if self.shares.outside_model.0 > 0 {
+                    let beside = self.shares.outside_model;
+                    let _ = writeln!(
+                        text,
+                        "  {beside} of the process beside the model: lists, cached features, waiting batches"
+                    );
+                }
             }
             Err(error) => {
-                let _ = writeln!(text, "{}: does not fit: {error}", self.name);
+                let _ = writeln!(text, "{}: does not fit: {error}{}", self.name, self.shares.beside());
                 let _ = match error.advice() {
                     Some(advice) => writeln!(text, "  the cheapest way that would fit: {advice}"),
                     None => writeln!(text, "  no change of settings would make it fit"),
@@ -82,7 +94,8 @@ impl Verdict {
     /// errors of the CPU's trace.
     fn slack(&self) -> Bytes {
         let in_use = self.memory.as_ref().map_or(Bytes(0), RunMemory::peak);
-        Bytes(self.peak().unwrap_or_default().0.saturating_sub(in_use.0))
+        let planned = self.plans.used().map_or(in_use, |plan| plan.peak);
+        Bytes(planned.0.saturating_sub(in_use.0))
     }
 
     /// Formats the verdict as JSON. `fits`, `peak_bytes` and `plan` are those of the run; `as_written` and `at_best` are
@@ -97,6 +110,7 @@ impl Verdict {
             "name": self.name,
             "budget_bytes": self.budget.0,
             "peak_bytes": self.peak().map(|bytes| bytes.0),
+            "beside_model_bytes": self.shares.outside_model.0,
             "fits": self.fits(),
             "plan": used.ok(),
             "reason": used.err().map(ToString::to_string),

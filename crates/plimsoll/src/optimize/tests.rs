@@ -42,7 +42,7 @@ fn check_budgets<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, path
         for &budget in budgets {
             let target = target(budget);
             let name = format!("{} with {budget}", path.display());
-            let plans = builder.plans(&model, &target, budget).unwrap();
+            let plans = builder.plans(&model, &target).unwrap();
             if let Ok(plan) = plans.used() {
                 assert!(plan.peak <= budget && plan.buckets.iter().all(|bucket| bucket.peak <= plan.peak), "{name}");
             }
@@ -80,8 +80,7 @@ fn check_optimize<S: Traceable + Sync>(
     )
     .unwrap();
     let written = DemandBuilder::from_config(loaded(&file).config).unwrap();
-    let options = written.as_written(target).options;
-    let again = fastest_plan(model, &options, target.limit(target.budget(&written.config)), &target.speed()).unwrap();
+    let again = written.plan_as_written(model, target).unwrap();
     assert_eq!(again.as_ref(), planned.first(), "{}", path.display());
     assert_eq!(written.shapes, builder.shapes, "the effective batch changed");
 }
@@ -148,7 +147,7 @@ fn check_long_recordings<S: Traceable + Sync>(subject: &S, builder: &DemandBuild
     let model = MemoryModel::new(subject, builder.as_written(&target(Bytes::gib(3)))).unwrap();
     let mut before = f64::INFINITY;
     for budget in (6..=24).map(|halves| Bytes::mib(512 * halves)) {
-        let plans = builder.plans(&model, &target(budget), budget).unwrap();
+        let plans = builder.plans(&model, &target(budget)).unwrap();
         let plan = plans.used().unwrap_or_else(|error| panic!("{budget}: {error}"));
         assert!(plan.peak <= budget, "{budget}: {}", plan.peak);
         let best = plans.at_best.as_ref().map_or(f64::INFINITY, Plan::seconds);

@@ -186,7 +186,7 @@ impl MemoryProfile {
 fn around(trial: &Trial, prediction: &StepPrediction) -> Vec<(String, Bytes)> {
     let Some(memory) = &trial.plan.memory else { return Vec::new() };
     let owned: u64 = prediction.owners.iter().map(|(_, bytes)| bytes.0).sum();
-    let outside = memory.outside_model;
+    let outside = memory.shares.outside_model;
     let room = Bytes(memory.peak().0.saturating_sub(owned + outside.0));
     let rows = [("program, caches and waiting batches", outside), ("room in pools", room)];
     rows.into_iter().filter(|(_, bytes)| bytes.0 > 0).map(|(name, bytes)| (name.to_string(), bytes)).collect()

@@ -197,6 +197,62 @@ fn memtest_and_dry_run_plan_the_same() {
     assert!(!dir.path("runs").exists());
 }
 
+/// Returns the number of MiB after `before` in `text`, if it is there.
+fn mebibytes_after(before: &str, text: &str) -> Option<f64> {
+    let mut words = text.split_once(before)?.1.split_whitespace();
+    let number: f64 = words.next()?.parse().ok()?;
+    Some(number * if words.next()?.starts_with("GiB") { 1024.0 } else { 1.0 })
+}
+
+/// On the CPU the process needs memory beside the model, so small limits show whether all commands count it.
+#[test]
+fn commands_plan_the_same_on_the_cpu() {
+    let dir = TestFolder::new();
+    dir.run(&["corpus", "make", "--out", "speech", "--utterances", "24", "--speakers", "4"]).success();
+    let configs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
+    let cases: [(&str, &[&str], &[&str]); 6] = [
+        ("toy_asr", &["40MiB", "160MiB"], &[]),
+        ("toy_asr", &["70MiB"], &["--set", "model.conv_norm=batch"]),
+        ("toy_asr", &["110MiB"], &["--set", "device.replicas=2"]),
+        ("toy_asr", &["100MiB"], &["--set", "training.micro_batch=4"]),
+        ("toy_tts", &["150MiB", "300MiB"], &[]),
+        ("toy_vocoder", &["300MiB"], &[]),
+    ];
+    let (mut fitting, mut refused) = (0, 0);
+    for (config, limits, more) in cases {
+        let config = format!("{configs}/{config}.toml");
+        // The toys without a limit, too.
+        for limit in limits.iter().map(Some).chain(more.is_empty().then_some(None)) {
+            let limit: Vec<&str> = limit.map_or(vec![], |limit| vec!["--max-memory", limit]);
+            let flags = [&["--config", &config, "--manifest", "speech/manifest.jsonl"], &limit[..], more].concat();
+            let memtest = dir.run(&[&["memtest", "--gpu", "cpu"], &flags[..]].concat());
+            let planned = dir.run(&[&["train", "--dry-run", "--gpu", "cpu"], &flags[..]].concat());
+            let optimized =
+                dir.run(&[&["optimize", "--force", "--output", "new.toml", "--gpu", "cpu"], &flags[..]].concat());
+            let fits = mebibytes_after("fits, ", &memtest.stdout);
+            assert_eq!(fits.is_some(), memtest.code == Some(0), "{memtest:?}");
+            let all = [mebibytes_after("about ", &planned.stderr), mebibytes_after("threads: ", &optimized.stdout)];
+            match fits {
+                Some(peak) => {
+                    fitting += 1;
+                    // Each process has a little more or less in use, and its memory counts in whole MiB. `optimize` may change
+                    // the configuration, and then fits otherwise.
+                    let is_near = |found: Option<f64>| found.is_some_and(|found| (found - peak).abs() < 1.6);
+                    assert!(is_near(all[0]), "{flags:?}: {memtest:?} and {planned:?}");
+                    let is_kept = optimized.stdout.contains("no change is needed");
+                    assert!(if is_kept { is_near(all[1]) } else { all[1].is_some() }, "{flags:?}: {optimized:?}");
+                }
+                None => {
+                    refused += 1;
+                    let codes = (memtest.code, planned.code, optimized.code);
+                    assert_eq!(codes, (Some(3), Some(2), Some(3)), "{flags:?}: {memtest:?} and {planned:?}");
+                }
+            }
+        }
+    }
+    assert!(fitting > 7 && refused > 0, "{fitting} fit and {refused} do not");
+}
+
 #[test]
 fn optimize_keeps_the_effective_batch_of_accumulated_micro_batches() {
     let dir = TestFolder::new();

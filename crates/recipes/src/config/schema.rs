@@ -102,6 +102,11 @@ impl RunConfig {
         let accumulated = self.training.gradient_accumulation_steps.and(self.data.written_batch_size());
         self.training.micro_batch.or(accumulated)
     }
+
+    /// Returns whether the configuration limits the memory of the run.
+    pub fn limits_memory(&self) -> bool {
+        self.training.max_memory.is_some() || self.training.max_memory_fraction.is_some()
+    }
 }
 
 section! {

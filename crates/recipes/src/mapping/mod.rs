@@ -13,4 +13,4 @@ pub use batches::{batching, corpus_shapes, expected_shapes, utterances_at_length
 pub use features::{augment, crop, features, reference_frames};
 pub use model::{ModelPlan, model, recognizer, synthesizer, vocoder};
 pub use options::{DeviceTraits, as_written, at_best, fixed, remat_word, remedies};
-pub use step::{budget, choice, first_micro_batch, optimizer, optimizer_state, state_bits};
+pub use step::{budget, choice, first_micro_batch, lanes, optimizer, optimizer_state, state_bits};

@@ -9,7 +9,8 @@ use plimsoll_train::{AdamWConfig, LionConfig, OptimizerConfig, SgdConfig, StateF
 use super::batches::batching;
 use super::model::ModelPlan;
 use crate::config::{
-    AttentionChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, RunConfig, StateChoice, TrainingConfig,
+    AttentionChoice, NormChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, RunConfig, StateChoice,
+    Task, TrainingConfig,
 };
 
 /// Returns the optimizer of `config`, with its settings.
@@ -82,6 +83,16 @@ pub fn first_micro_batch(config: &RunConfig, utterances: usize) -> usize {
         BatchSize::Seconds(_) => utterances as u32,
     };
     config.fixed_micro_batch().map_or(whole, |micro| micro.min(whole)).max(1) as usize
+}
+
+/// Returns the number of micro-batches that each of `replicas` of a process computes at the same time on a device with
+/// `threads`: threads of the CPU, or 1 on a GPU.
+pub fn lanes(config: &RunConfig, threads: usize, replicas: usize) -> usize {
+    // With several lanes, the statistics of a batch norm would depend on which thread comes first.
+    match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
+        true => 1,
+        false => (threads / replicas.max(1)).max(1),
+    }
 }
 
 /// Computes the memory limit of the configuration on a device with `memory` in total; `None` if it sets no limit.

@@ -15,6 +15,7 @@ use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
 use crate::memory::{MemoryRequest, target_for};
 use crate::plan::RunPlan;
+use crate::process_memory::InUse;
 use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
 use crate::resolve::{self, Resumed};
@@ -239,16 +240,17 @@ fn planned(
     }
     let preparation = Preparation { earlier: earlier.as_ref(), is_dry, reads_audio: !is_dry || earlier.is_some() };
     let prepared = data::prepare_as(config, preparation, reporter)?;
+    let in_use = InUse::read(memory);
     let resumed = match (earlier, resume) {
         (Some(earlier), Some(resume)) => Some(ResumedRun::compare(earlier, resume.data_changed, &prepared, reporter)?),
         _ => None,
     };
     let from =
         resumed.as_ref().map(|resumed| Resumed { earlier: &resumed.earlier, restarts_epoch: resumed.restarts_epoch });
-    let target = named.or_else(|| target_for(config, &device, resolve::lanes(config, &device)));
+    let target = named.or_else(|| target_for(config, &device));
     let mut plan = resolve::resolve(config, &prepared, &device, target.as_ref(), from)?;
     let target = target.as_ref();
-    let request = MemoryRequest { run: &plan, prepared: &prepared, target, process: memory, reporter };
+    let request = MemoryRequest { run: &plan, prepared: &prepared, target, in_use, reporter };
     let memory_plan = request.plan()?;
     plan.set_memory(memory_plan);
     Ok(Planned { plan, prepared, device, resumed })

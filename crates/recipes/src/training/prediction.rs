@@ -9,8 +9,8 @@ use crate::demand::DemandBuilder;
 use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
 use crate::memory::target_for;
+use crate::memory_plan::Shares;
 use crate::plan::RunPlan;
-use crate::resolve;
 use crate::with_model;
 
 /// Prediction of the step that needs most memory.
@@ -33,17 +33,18 @@ impl StepPrediction {
     /// If the device cannot be opened, or the model cannot be traced.
     pub fn of(plan: &RunPlan) -> Result<Option<Self>, Failure> {
         let device = TrainingDevice::choose(&plan.config.device)?;
-        let lanes = resolve::lanes(&plan.config, &device);
-        let (Some(memory), Some(target)) = (&plan.memory, target_for(&plan.config, &device, lanes)) else {
+        let (Some(memory), Some(target)) = (&plan.memory, target_for(&plan.config, &device)) else {
             return Ok(None);
         };
         let Some(bucket) = memory.plan.buckets.iter().max_by_key(|bucket| bucket.peak) else { return Ok(None) };
         let shapes = memory.plan.buckets.iter().map(|bucket| bucket.bucket).collect();
-        let builder = DemandBuilder::of_shapes(plan.config.clone(), plan.model.clone(), shapes);
+        let replicas = plan.training.own_replicas.max(1) as u64;
+        let host = Shares { replicas, ..memory.shares };
+        let builder = DemandBuilder::of_shapes(plan.config.clone(), plan.model.clone(), shapes).with_host(host);
         let demand = builder.as_written(&target);
         let (rules, state) = (target.rules(), memory.plan.state);
         let (owners, operations) = with_model!(&builder.model, model => details(model, demand, bucket, rules, state)?);
-        Ok(Some(Self { bucket: bucket.clone(), owners, operations, speed: target.speed() }))
+        Ok(Some(Self { bucket: bucket.clone(), owners, operations, speed: builder.speed(&target) }))
     }
 }
 
