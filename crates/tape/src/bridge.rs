@@ -4,7 +4,7 @@
 
 use std::sync::RwLock;
 
-use burn::tensor::{Device, Float, Tensor};
+use burn::tensor::{BoolDType, Device, DeviceConfig, Float, FloatDType, IntDType, Tensor};
 use burn_autodiff::Autodiff;
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{AutodiffBackend, Backend, BackendTypes};
@@ -59,6 +59,17 @@ static SIMULATED_CPUS: RwLock<Vec<<Capture as BackendTypes>::Device>> = RwLock::
 pub(crate) fn simulate_cpu(device: &Device) {
     if let (DispatchDevice::Capture(device), Ok(mut hosts)) = (device.as_dispatch(), SIMULATED_CPUS.write()) {
         hosts.push(*device);
+    }
+}
+
+/// Sets the default types of integers and truth values on the capture device `device`: of tensors that a user makes, and of
+/// those that Burn's operations make inside, such as the mask of a leaky ReLU. Burn holds them apart.
+pub(crate) fn set_default_dtypes(device: &Device, ints: IntDType, bools: BoolDType) {
+    let config = DeviceConfig::default().int_dtype(ints).bool_dtype(bools);
+    // A device that was set before has these types already.
+    let _ = device.clone().configure(config);
+    if let DispatchDevice::Capture(inside) = device.clone().inner().as_dispatch() {
+        let _ = burn_backend::set_default_dtypes::<Capture>(inside, FloatDType::F32, ints, bools);
     }
 }
 

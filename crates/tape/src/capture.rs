@@ -9,14 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Bool, BoolStore, DType, Device, DeviceConfig, Int, Shape, Tensor, TensorData};
+use burn::tensor::{Bool, BoolStore, DType, Device, Int, IntDType, Shape, Tensor, TensorData};
 use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::Capture;
 use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
 use burn_router::RouterClient;
 
-use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops, simulate_cpu};
+use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops, set_default_dtypes, simulate_cpu};
 use crate::host::{HostBackend, InPlaceArgs};
 
 /// Kind of device that a capture device simulates.
@@ -207,8 +207,7 @@ fn acquire_device(simulated: SimulatedDevice) -> Device {
 /// Sets the integer and boolean types of `device` to the types of the simulated device. They cannot change later.
 fn set_dtypes(simulated: SimulatedDevice, device: &Device) {
     let store = if simulated == SimulatedDevice::Cpu { BoolStore::Native } else { BoolStore::U32 };
-    let config = DeviceConfig::default().int_dtype(DType::I32).bool_dtype(DType::Bool(store));
-    let _ = device.clone().configure(config);
+    set_default_dtypes(device, IntDType::I32, store);
 }
 
 fn release_device(simulated: SimulatedDevice, device: Device) {
@@ -416,6 +415,25 @@ mod tests {
             CustomOp::Make("layer_norm"),
         ];
         assert_eq!(custom_ops(&operations), expected);
+    }
+
+    #[test]
+    fn truth_values_have_four_bytes_in_the_capture_of_a_gpu() {
+        use burn::tensor::activation::leaky_relu;
+        let record = |session: &CaptureSession| {
+            let layer = LinearConfig::new(4, 4).init(session.device());
+            let x = layer.forward(Tensor::<2>::zeros([3, 4], session.device()));
+            let mask = x.clone().lower_elem(0.5);
+            // Burn's own operations make a mask, too.
+            let loss = leaky_relu(x.clone(), 0.1).mask_fill(mask, 0.0).sum();
+            assert_eq!(backward(loss, &layer).len(), 2);
+        };
+        for (simulated, store) in [(SimulatedDevice::Gpu, BoolStore::U32), (SimulatedDevice::Cpu, BoolStore::Native)] {
+            let operations = capture(simulated, record).unwrap();
+            let all = operations.iter().flat_map(OperationIr::outputs).map(|out| out.dtype);
+            let found: Vec<DType> = all.filter(|dtype| matches!(dtype, DType::Bool(_))).collect();
+            assert_eq!(found, [DType::Bool(store); 2]);
+        }
     }
 
     #[test]
