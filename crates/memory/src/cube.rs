@@ -82,6 +82,8 @@ impl FusionGroup {
                         heap.fresh(&out.shape, width)
                     }
                     OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, width),
+                    // Our kernels for windows leave no gaps between rows.
+                    _ if CustomOp::parse(operation) == Some(CustomOp::Make("windows")) => heap.fresh(&out.shape, width),
                     _ => heap.output(&out.shape, width),
                 }
             };

@@ -65,8 +65,18 @@ fn module_name(module: &ModuleOperationIr) -> &'static str {
 }
 
 fn custom_name(operation: &OperationIr) -> &'static str {
-    const NAMES: &[&str] =
-        &["attention_weights", "depthwise", "dropout", "glu", "layer_norm", "relative_shift", "silu", "tanh"];
+    const NAMES: &[&str] = &[
+        "attention_weights",
+        "depthwise",
+        "dropout",
+        "glu",
+        "layer_norm",
+        "overlap_add",
+        "relative_shift",
+        "silu",
+        "tanh",
+        "windows",
+    ];
     match CustomOp::parse(operation) {
         Some(CustomOp::Contiguous) => "contiguous copy",
         Some(CustomOp::Upload) => "upload",

@@ -7,6 +7,7 @@ use burn_dispatch::backends::Capture;
 
 use crate::bridge::PrimitiveBackend;
 use crate::capture::record_kernel;
+use crate::windows::Geometry;
 
 #[cfg(feature = "cube")]
 mod cube;
@@ -14,6 +15,8 @@ mod cube;
 mod depthwise;
 #[cfg(feature = "cube")]
 mod norm;
+#[cfg(feature = "cube")]
+mod windows;
 
 /// Frames of an utterance that one thread adds up for the gradient of weights. A segment ends with its utterance.
 pub(crate) const SEGMENT_FRAMES: usize = 256;
@@ -82,6 +85,12 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
+
+    /// Cuts the windows of `geometry` out of `x`.
+    fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
+
+    /// Adds up the windows of `geometry` at their places.
+    fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
 }
 
 /// Returns the shape of the sums over segments for an input of shape `x` and a kernel of `taps` frames.
@@ -106,6 +115,16 @@ fn address_of(tensors: &[&burn_cubecl::tensor::CubeTensor]) -> burn_cubecl::cube
 }
 
 impl KernelBackend for Capture {
+    fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        let made = vec![(geometry.shape().into(), x.dtype())];
+        record_kernel("windows", vec![x], made).remove(0)
+    }
+
+    fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        let made = vec![(geometry.input.into(), windows.dtype())];
+        record_kernel("windows", vec![windows], made).remove(0)
+    }
+
     fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
         let made = vec![(x.shape(), x.dtype())];
         record_kernel("depthwise", vec![x, weight, bias], made).remove(0)

@@ -35,7 +35,7 @@ pub use capture::{
 };
 pub use fused::{
     AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
-    layer_norm, relative_shift, silu, single_query_attention, tanh,
+    layer_norm, leaky_relu, relative_shift, silu, single_query_attention, tanh,
 };
 pub use noise::Noise;
 pub use observe::{Direction, PassObserver, Visit, layer_names};

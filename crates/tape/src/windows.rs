@@ -1,8 +1,16 @@
 //! Windows that overlap: cut out of a tensor for a convolution or a spectrum, and added up to a signal again.
 
-use burn::tensor::{Slice, Tensor};
+use std::marker::PhantomData;
 
-use crate::host::{HostOp, Input, is_host, run};
+use burn::tensor::{Slice, Tensor};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::tensor::FloatTensor;
+
+use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
+use crate::kernels::{KernelBackend, on_kernels};
 
 // Shapes: b samples, r rows, q columns, c channels, t frames, w values of a frame.
 
@@ -21,7 +29,8 @@ pub fn cut(x: Tensor<4>, kernel: [usize; 2], stride: [usize; 2], padding: [usize
         let shape = geometry.shape();
         return run(Cut(geometry), [Input::new(x)], shape);
     }
-    geometry.composed(x)
+    let device = x.device();
+    on_kernels!(&device, B => on_gpu::<B>(Windows::Cut, geometry, x), otherwise geometry.composed(x))
 }
 
 /// Adds up frames `[samples, frames, values]` that begin `hop` values after each other: `[samples, values of the signal]`.
@@ -33,10 +42,22 @@ pub fn overlap_add(frames: Tensor<3>, hop: usize) -> Tensor<2> {
     let [b, t, w] = frames.dims();
     assert!(t > 0 && hop > 0, "a signal needs frames and a hop");
     let length = (t - 1) * hop + w;
+    let geometry = Geometry::new([b, 1, length, 1], [1, w], [1, hop], [0, 0]);
     if is_host(&frames) {
-        let geometry = Geometry::new([b, 1, length, 1], [1, w], [1, hop], [0, 0]);
         return run(Add(geometry), [Input::new(frames)], [b, length]);
     }
+    let device = frames.device();
+    on_kernels!(
+        &device,
+        B => on_gpu::<B>(Windows::Add, geometry, frames.reshape([b, 1, t, w])).reshape([b, length]),
+        otherwise added(frames, hop)
+    )
+}
+
+/// Adds up frames with operations of Burn.
+fn added(frames: Tensor<3>, hop: usize) -> Tensor<2> {
+    let [b, t, w] = frames.dims();
+    let length = (t - 1) * hop + w;
     // Blocks of one hop: block `i` of frame `j` belongs to block `i + j` of the signal.
     let blocks = w.div_ceil(hop);
     let missing = Tensor::<3>::zeros([b, t, blocks * hop - w], &frames.device()).cast(frames.dtype());
@@ -50,16 +71,69 @@ pub fn overlap_add(frames: Tensor<3>, hop: usize) -> Tensor<2> {
     sum.reshape([b, (t + blocks - 1) * hop]).narrow(1, 0, length)
 }
 
+/// What is done with windows; the gradient of each is the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Windows {
+    Cut,
+    Add,
+}
+
+impl Windows {
+    fn run<B: KernelBackend>(self, geometry: Geometry, x: FloatTensor<B>) -> FloatTensor<B> {
+        match self {
+            Self::Cut => B::cut_windows(x, geometry),
+            Self::Add => B::add_windows(x, geometry),
+        }
+    }
+
+    fn reversed(self) -> Self {
+        match self {
+            Self::Cut => Self::Add,
+            Self::Add => Self::Cut,
+        }
+    }
+}
+
+/// Runs `windows` with a kernel of this crate: one in place of two for each place in a window, and in the backward pass, of
+/// four that write the whole tensor.
+fn on_gpu<B: KernelBackend>(windows: Windows, geometry: Geometry, x: Tensor<4>) -> Tensor<4> {
+    let input = MaybeTracked::<B>::new(x);
+    let output = windows.run::<B>(geometry, input.primitive());
+    if matches!(input, MaybeTracked::Plain(_)) {
+        return B::from_plain(output);
+    }
+    let node = input.tracked().node();
+    let step = WindowsStep::<B>(windows, PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
+    B::from_tracked(match step {
+        OpsKind::Tracked(step) => step.finish(geometry, output),
+        OpsKind::UnTracked(step) => step.finish(output),
+    })
+}
+
+#[derive(Debug)]
+struct WindowsStep<B>(Windows, PhantomData<B>);
+
+impl<B: KernelBackend> Backward<B, 1> for WindowsStep<B> {
+    type State = Geometry;
+
+    fn backward(self, ops: Ops<Geometry, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let grad_output = gradients.consume::<B>(&ops.node);
+        if let Some(parent) = &ops.parents[0] {
+            gradients.register::<B>(parent.id, self.0.reversed().run::<B>(ops.state, grad_output));
+        }
+    }
+}
+
 /// Places of the windows of a tensor.
-#[derive(Clone, Debug)]
-struct Geometry {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
     /// Samples, rows, columns and channels of the tensor.
-    input: [usize; 4],
+    pub(crate) input: [usize; 4],
     /// Rows and columns of windows.
     output: [usize; 2],
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
+    pub(crate) kernel: [usize; 2],
+    pub(crate) stride: [usize; 2],
+    pub(crate) padding: [usize; 2],
 }
 
 impl Geometry {
@@ -72,7 +146,8 @@ impl Geometry {
         Self { input, output, kernel, stride, padding }
     }
 
-    fn shape(&self) -> [usize; 4] {
+    /// Returns the shape of the windows.
+    pub(crate) fn shape(&self) -> [usize; 4] {
         let ([b, _, _, c], [rows, columns], [k, l]) = (self.input, self.output, self.kernel);
         [b, rows, columns, k * l * c]
     }
@@ -211,6 +286,56 @@ mod tests {
             let theirs = both(shape, |x| Geometry::new(shape, kernel, stride, padding).composed(x));
             assert_eq!(ours[0], theirs[0], "{shape:?}");
             assert!(ours[1].iter().zip(&theirs[1]).all(|(a, b)| (a - b).abs() < 1e-5), "{shape:?}");
+        }
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn device_kernels_equal_the_operations_of_the_cpu() {
+        use burn::tensor::{DType, DeviceKind};
+        let gpu = Device::wgpu(DeviceKind::DefaultDevice).autodiff();
+        fn on<const D: usize, const E: usize>(
+            device: &Device,
+            dtype: DType,
+            shape: [usize; D],
+            f: &dyn Fn(Tensor<D>) -> Tensor<E>,
+        ) -> [Vec<f32>; 2] {
+            let x = tensor(shape).into_data();
+            let x = Tensor::<D>::from_data(x, device).cast(dtype).require_grad();
+            let y = f(x.clone());
+            let gradients = y.clone().cast(DType::F32).square().sum().backward();
+            let read = |data: TensorData| data.convert::<f32>().try_into_vec::<f32>().unwrap();
+            [read(y.into_data()), read(x.grad(&gradients).unwrap().into_data())]
+        }
+        let near = |a: &[Vec<f32>; 2], b: &[Vec<f32>; 2], tolerance: f32| {
+            let pairs = || a.iter().flatten().zip(b.iter().flatten());
+            a[0].len() == b[0].len() && a[1].len() == b[1].len() && pairs().all(|(a, b)| (a - b).abs() < tolerance)
+        };
+        for (shape, kernel, stride, padding) in [
+            ([2, 1, 11, 1], [1, 4], [1, 3], [0, 0]),
+            ([2, 5, 7, 3], [3, 4], [2, 2], [1, 1]),
+            ([1, 4, 6, 2], [1, 5], [1, 3], [0, 2]),
+            ([1, 3, 2, 2], [3, 5], [1, 1], [1, 3]),
+            ([3, 1, 4000, 1], [1, 512], [1, 128], [0, 0]),
+            ([2, 67, 3, 8], [5, 1], [3, 1], [2, 0]),
+            ([1, 9, 5, 4], [2, 2], [4, 3], [0, 0]),
+        ] {
+            let cut = |x: Tensor<4>| cut(x, kernel, stride, padding);
+            let turned = |x: Tensor<4>| {
+                let [b, r, q, c] = shape;
+                cut(x.reshape([b, c, q, r]).permute([0, 3, 2, 1]))
+            };
+            for f in [&cut as &dyn Fn(Tensor<4>) -> Tensor<4>, &turned] {
+                let expected = on(&Device::flex().autodiff(), DType::F32, shape, f);
+                assert!(near(&on(&gpu, DType::F32, shape, f), &expected, 1e-5), "{shape:?}");
+                assert!(near(&on(&gpu, DType::F16, shape, f), &expected, 2e-2), "{shape:?} in 16 bits");
+            }
+        }
+        for (shape, hop) in [([2, 4, 5], 2), ([1, 9, 16], 4), ([2, 1, 7], 3), ([2, 3, 4], 6)] {
+            let add = |frames: Tensor<3>| overlap_add(frames, hop);
+            let expected = on(&Device::flex().autodiff(), DType::F32, shape, &add);
+            assert!(near(&on(&gpu, DType::F32, shape, &add), &expected, 1e-5), "{shape:?} every {hop}");
         }
     }
 

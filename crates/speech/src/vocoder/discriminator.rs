@@ -1,10 +1,9 @@
 //! Discriminators: they learn to tell recordings from generated sound.
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::activation::leaky_relu;
 use burn::tensor::{Device, Tensor};
 use plimsoll_layers::{WindowConvolution, WindowConvolutionConfig};
-use plimsoll_tape::{Pass, detach};
+use plimsoll_tape::{Pass, detach, leaky_relu};
 
 use super::DiscriminatorConfig;
 

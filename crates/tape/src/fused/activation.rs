@@ -1,8 +1,15 @@
-//! Activations: SiLU, tanh and the gated linear unit (GLU).
+//! Activations: SiLU, tanh, leaky ReLU and the gated linear unit (GLU).
 
-use burn::tensor::{Tensor, activation};
+use std::marker::PhantomData;
 
-use crate::host::{HostOp, Input, is_host, run};
+use burn::tensor::{Bool, Tensor, activation};
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+
+use crate::bridge::{PrimitiveBackend, on_backend};
+use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
 use crate::simd::{exp, vectorized};
 
 /// Computes SiLU (swish), `x * sigmoid(x)`, element by element.
@@ -21,6 +28,45 @@ pub fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     }
     let shape = x.dims();
     run(Tanh, [Input::new(x)], shape)
+}
+
+/// Computes the leaky ReLU, element by element: `x`, times `slope` where it is negative.
+///
+/// The backward pass keeps a mask, as that of Burn's operation does, and fills no tensor with zeros.
+pub fn leaky_relu<const D: usize>(x: Tensor<D>, slope: f64) -> Tensor<D> {
+    let device = x.device();
+    on_backend!(&device, B => leaky_relu_on::<B, D>(x, slope))
+}
+
+fn leaky_relu_on<B: PrimitiveBackend, const D: usize>(x: Tensor<D>, slope: f64) -> Tensor<D> {
+    let input = MaybeTracked::<B>::new(x);
+    let x: Tensor<D> = B::from_plain(input.primitive());
+    let is_negative = x.clone().lower_elem(0.0);
+    let y = x.clone().mask_where(is_negative.clone(), x * slope);
+    if matches!(input, MaybeTracked::Plain(_)) {
+        return y;
+    }
+    let step = LeakyReluStep::<B, D>(PhantomData).prepare::<NoCheckpointing>([input.tracked().node()]);
+    B::from_tracked(match step.compute_bound().stateful() {
+        OpsKind::Tracked(step) => step.finish((is_negative, slope), B::plain(y)),
+        OpsKind::UnTracked(step) => step.finish(B::plain(y)),
+    })
+}
+
+#[derive(Debug)]
+struct LeakyReluStep<B, const D: usize>(PhantomData<B>);
+
+impl<B: PrimitiveBackend, const D: usize> Backward<B, 1> for LeakyReluStep<B, D> {
+    type State = (Tensor<D, Bool>, f64);
+
+    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let grad_output: Tensor<D> = B::from_plain(gradients.consume::<B>(&ops.node));
+        let (is_negative, slope) = ops.state;
+        if let Some(parent) = &ops.parents[0] {
+            let gradient = grad_output.clone().mask_where(is_negative, grad_output * slope);
+            gradients.register::<B>(parent.id, B::plain(gradient));
+        }
+    }
 }
 
 /// Computes the gated linear unit: the first half of the last axis times the sigmoid of the second half. The last axis
@@ -195,6 +241,7 @@ mod tests {
         check(silu, activation::silu);
         check(glu, |x| activation::glu(x, 2));
         check(tanh, Tensor::tanh);
+        check(|x| leaky_relu(x, 0.1), |x| activation::leaky_relu(x, 0.1));
     }
 
     #[test]

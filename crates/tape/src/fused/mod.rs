@@ -14,7 +14,7 @@ mod shift;
 mod single_query;
 mod weights;
 
-pub use activation::{glu, silu, tanh};
+pub use activation::{glu, leaky_relu, silu, tanh};
 pub use chunked::{AttentionInputs, RelativePositions, chunked_attention};
 pub use depthwise::depthwise;
 pub use norm::layer_norm;

@@ -8,7 +8,8 @@ use burn_cubecl::CubeBackend;
 use burn_dispatch::backends::Cube;
 
 use super::depthwise::{convolve, sum_segments};
-use super::{KernelBackend, moments_shape, norm, norm_sums_shape, sums_shape};
+use super::{KernelBackend, moments_shape, norm, norm_sums_shape, sums_shape, windows};
+use crate::windows::Geometry;
 
 /// The operations as Burn's queue of operations takes them.
 #[backend_extension(Cube, Fusion)]
@@ -43,6 +44,14 @@ pub(crate) trait Kernels: Backend {
         scale: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 
+    /// [`KernelBackend::cut_windows`].
+    #[fusion(dtype = x, shape = geometry.shape().into())]
+    fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
+
+    /// [`KernelBackend::add_windows`].
+    #[fusion(dtype = windows, shape = geometry.input.into())]
+    fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
+
     /// [`KernelBackend::norm_rows_sums`].
     #[fusion(dtype = DType::F32, shape = norm_sums_shape(x))]
     fn norm_rows_sums(
@@ -53,6 +62,14 @@ pub(crate) trait Kernels: Backend {
 }
 
 impl Kernels for CubeBackend {
+    fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        windows::cut(x, geometry)
+    }
+
+    fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        windows::add(windows, geometry)
+    }
+
     fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
         convolve(x, weight, Some(bias))
     }
@@ -93,6 +110,14 @@ impl Kernels for CubeBackend {
 }
 
 impl KernelBackend for Cube {
+    fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        <Self as Kernels>::cut_windows(x, geometry)
+    }
+
+    fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        <Self as Kernels>::add_windows(windows, geometry)
+    }
+
     fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
         <Self as Kernels>::depthwise(x, weight, bias)
     }
