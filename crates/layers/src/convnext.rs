@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::nn::conv::Conv1d;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, depthwise, remat_dense, silu};
+use plimsoll_tape::activation::silu;
+use plimsoll_tape::{Pass, depthwise, remat_dense};
 
 use crate::time_convolution::depthwise_convolution;
 use crate::{Lengths, apply_layer_norm};

@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::nn::conv::Conv1d;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, depthwise, glu, silu};
+use plimsoll_tape::activation::{glu, silu};
+use plimsoll_tape::{Pass, depthwise};
 
 use crate::branch::Branch;
 use crate::time_convolution::depthwise_convolution;

@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, silu};
+use plimsoll_tape::Pass;
+use plimsoll_tape::activation::silu;
 
 use crate::Lengths;
 use crate::branch::Branch;

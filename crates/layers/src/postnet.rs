@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::nn::conv::Conv1d;
 use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, tanh};
+use plimsoll_tape::Pass;
+use plimsoll_tape::activation::tanh;
 
 use crate::time_convolution::{convolve, time_convolution};
 use crate::{Lengths, apply_layer_norm};

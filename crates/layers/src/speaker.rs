@@ -5,7 +5,8 @@ use burn::nn::conv::Conv1d;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::{relu, softmax};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::{Pass, tanh};
+use plimsoll_tape::Pass;
+use plimsoll_tape::activation::tanh;
 
 use crate::time_convolution::{convolve, time_convolution};
 use crate::{CrossAttention, CrossAttentionConfig, Lengths, apply_layer_norm};

@@ -5,7 +5,8 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Key, SampleId};
-use plimsoll_tape::{Noise, backward, count, initialize, silu, with_gradient};
+use plimsoll_tape::activation::silu;
+use plimsoll_tape::{Noise, backward, count, initialize, with_gradient};
 
 #[derive(Module, Debug)]
 struct Perceptron {

@@ -384,7 +384,8 @@ impl HostBackend for Capture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{backward, layer_norm, silu};
+    use crate::activation::silu;
+    use crate::{backward, layer_norm};
     use burn::nn::LinearConfig;
 
     fn step(session: &CaptureSession) {

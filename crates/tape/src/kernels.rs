@@ -7,7 +7,7 @@ use burn_dispatch::backends::Capture;
 
 use crate::bridge::PrimitiveBackend;
 use crate::capture::record_kernel;
-use crate::windows::Geometry;
+use crate::geometry::Geometry;
 
 #[cfg(feature = "cube")]
 mod cube;

@@ -2,12 +2,14 @@
 //! operations, and captures of the operations of a training step.
 #![doc = include_str!("../README.md")]
 
+pub mod activation;
 mod backward;
 mod batch;
 mod bridge;
 mod buffers;
 mod capture;
 mod fused;
+mod geometry;
 pub mod gpu;
 mod host;
 mod kernels;
@@ -34,8 +36,8 @@ pub use capture::{
     on_capture_device, record_scratch,
 };
 pub use fused::{
-    AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, glu,
-    layer_norm, leaky_relu, relative_shift, silu, single_query_attention, tanh,
+    AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, layer_norm,
+    relative_shift, single_query_attention,
 };
 pub use noise::Noise;
 pub use observe::{Direction, PassObserver, Visit, layer_names};

@@ -36,7 +36,8 @@ use nodes::{Exit, Outcome, Slots, gradient_root, hub};
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::{Device, Tensor};
 /// use plimsoll_core::Key;
-/// use plimsoll_tape::{backward, initialize, remat, silu};
+/// use plimsoll_tape::activation::silu;
+/// use plimsoll_tape::{backward, initialize, remat};
 ///
 /// let device = Device::flex().autodiff();
 /// let layer = initialize(LinearConfig::new(3, 3).init(&device), Key::new(1));

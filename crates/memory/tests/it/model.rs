@@ -5,8 +5,9 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, BatchShape, Grid, HostBatch, HostSample, SampleId};
 use plimsoll_memory::Traceable;
+use plimsoll_tape::activation::silu;
 use plimsoll_tape::transfer::Constants;
-use plimsoll_tape::{AttentionMask, Pass, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat, silu};
+use plimsoll_tape::{AttentionMask, Pass, StepLoss, Task, TensorBatch, attention_weights, layer_norm, remat};
 
 #[derive(Module, Debug)]
 pub(crate) struct Mixer {

@@ -3,7 +3,8 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
 use plimsoll_layers::{WindowConvolution, WindowConvolutionConfig};
-use plimsoll_tape::{Pass, detach, leaky_relu};
+use plimsoll_tape::activation::leaky_relu;
+use plimsoll_tape::{Pass, detach};
 
 use super::DiscriminatorConfig;
 

@@ -6,7 +6,6 @@
 //! crate. All others are composed of Burn's operations there, which a GPU backend fuses. A capture device records what the
 //! GPU backend would execute.
 
-mod activation;
 mod chunked;
 mod depthwise;
 mod norm;
@@ -14,7 +13,6 @@ mod shift;
 mod single_query;
 mod weights;
 
-pub use activation::{glu, leaky_relu, silu, tanh};
 pub use chunked::{AttentionInputs, RelativePositions, chunked_attention};
 pub use depthwise::depthwise;
 pub use norm::layer_norm;

@@ -9,7 +9,7 @@ use burn_dispatch::backends::Cube;
 
 use super::depthwise::{convolve, sum_segments};
 use super::{KernelBackend, moments_shape, norm, norm_sums_shape, sums_shape, windows};
-use crate::windows::Geometry;
+use crate::geometry::Geometry;
 
 /// The operations as Burn's queue of operations takes them.
 #[backend_extension(Cube, Fusion)]

@@ -11,7 +11,7 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::address_of;
-use crate::windows::Geometry;
+use crate::geometry::Geometry;
 
 // Shapes: b samples, r rows, q columns, c channels, v values of a window.
 

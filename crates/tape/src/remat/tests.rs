@@ -8,7 +8,8 @@ use burn::tensor::{Device, TensorData};
 use plimsoll_core::{Key, SampleId};
 
 use super::*;
-use crate::{Noise, backward, initialize, silu};
+use crate::activation::silu;
+use crate::{Noise, backward, initialize};
 
 #[derive(Module, Debug)]
 struct Stack {

@@ -6,7 +6,8 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
-use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize, layer_norm, silu};
+use plimsoll_tape::activation::silu;
+use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize, layer_norm};
 
 /// Number of features per frame.
 pub(crate) const FEATURES: usize = 8;
