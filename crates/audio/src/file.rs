@@ -44,6 +44,11 @@ impl Audio {
         most - least < 2.0 * SILENCE
     }
 
+    /// Returns whether all samples are numbers whose spectrum is one: a file of floating-point numbers can hold others.
+    pub fn is_sound(&self) -> bool {
+        self.samples.iter().all(|sample| sample.abs() <= LOUDEST)
+    }
+
     /// Returns the length of the audio.
     pub fn duration(&self) -> Seconds {
         Samples(self.samples.len() as u64).at(self.rate)
@@ -198,6 +203,9 @@ pub enum AudioError {
     /// All samples of the audio are equal, so nothing can be heard; see [`Audio::is_silent`].
     #[error("the audio of {} is silent", .0.display())]
     Silent(PathBuf),
+    /// A sample of the audio is so large that its features would not be numbers; see [`Audio::is_sound`].
+    #[error("the audio of {} is no sound: it has samples far beyond full scale", .0.display())]
+    NoSound(PathBuf),
     /// The header of a WAV file gives more bytes than the file holds.
     #[error("audio file {} is truncated: its header promises {promised} bytes of audio, the file has {found}", file.display())]
     Truncated {
@@ -229,6 +237,10 @@ pub enum AudioError {
         source: io::Error,
     },
 }
+
+/// Largest sample of a sound. Integers of 32 bits that were written as floating-point numbers are heard; squares of larger numbers
+/// leave the range of fp32 when they are added up.
+const LOUDEST: f32 = 4_294_967_296.0;
 
 /// Largest distance of silent samples from their mean: 80 dB below full scale.
 const SILENCE: f32 = 1e-4;
@@ -272,16 +284,20 @@ pub fn read_audio_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
     Ok(at_rate(read_segment(path.as_ref(), segment)?, rate))
 }
 
-/// Reads a segment as [`read_audio_segment`] does, and refuses silence.
+/// Reads a segment as [`read_audio_segment`] does, and refuses silence and what is no sound.
 ///
 /// # Errors
-/// In the same cases as [`read_audio_segment`], and [`AudioError::Silent`] if the segment [is silent](Audio::is_silent).
+/// In the same cases as [`read_audio_segment`], [`AudioError::Silent`] if the segment [is silent](Audio::is_silent), and
+/// [`AudioError::NoSound`] if it [is no sound](Audio::is_sound).
 ///
 /// # Panics
 /// When `rate` is zero.
 pub fn read_heard_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u32) -> Result<Audio, AudioError> {
     let path = path.as_ref();
     let audio = read_segment(path, segment)?;
+    if !audio.is_sound() {
+        return Err(AudioError::NoSound(path.into()));
+    }
     if audio.is_silent() { Err(AudioError::Silent(path.into())) } else { Ok(at_rate(audio, rate)) }
 }
 

@@ -313,6 +313,43 @@ mod tests {
         }
     }
 
+    /// Makes a WAV file of floating-point numbers, 8 kHz.
+    fn float_wav(samples: &[f32]) -> Vec<u8> {
+        let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+        let size = bytes.len() as u32;
+        let format = [3u16.to_le_bytes(), 1u16.to_le_bytes()].concat();
+        let rates = [8_000u32.to_le_bytes(), 32_000u32.to_le_bytes()].concat();
+        let widths = [4u16.to_le_bytes(), 32u16.to_le_bytes()].concat();
+        let head = [&b"RIFF"[..], &(36 + size).to_le_bytes(), b"WAVEfmt ", &16u32.to_le_bytes()].concat();
+        [&head[..], &format, &rates, &widths, b"data", &size.to_le_bytes(), &bytes].concat()
+    }
+
+    #[test]
+    fn samples_that_are_no_sound_are_found() {
+        let folder = TempDir::new().unwrap();
+        let sound = tone(300.0, 0.5, 8_000);
+        let with = |sample: f32| sound.iter().map(|_| sample).collect::<Vec<f32>>();
+        let scaled = |factor: f32| sound.iter().map(|sample| sample * factor).collect::<Vec<f32>>();
+        for (name, samples) in [
+            ("integers", scaled(2_147_483_648.0)),
+            ("plain", scaled(1.0)),
+            ("huge", scaled(1e34)),
+            ("endless", with(f32::INFINITY)),
+            ("none", with(f32::NAN)),
+        ] {
+            fs::write(folder.path().join(format!("{name}.wav")), float_wav(&samples)).unwrap();
+            fs::write(folder.path().join(format!("{name}.txt")), "one").unwrap();
+        }
+        for depth in [CheckDepth::Header, CheckDepth::Decode] {
+            let options = CheckOptions { depth, ..CheckOptions::default() };
+            let checked = check(import(folder.path(), &ImportOptions::default()).unwrap(), &options, &|_, _| {});
+            let usable: Vec<&str> = checked.utterances.iter().map(|utterance| utterance.id).collect();
+            assert_eq!(usable, ["integers", "plain"], "{depth:?}");
+            // What is no number is read as silence.
+            assert_eq!(checked.counts(), BTreeMap::from([("silence", 2), ("unreadable audio", 1)]), "{depth:?}");
+        }
+    }
+
     #[test]
     fn without_headers_the_list_is_trusted() {
         let seen = seen(CheckDepth::Exists);

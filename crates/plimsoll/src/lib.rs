@@ -66,6 +66,8 @@ pub fn program(memory: &'static CountingAllocator) -> ExitCode {
     };
     start_log(cli.verbose);
     silence_handled_panics();
+    // Without it, a limit on the size of files ends the process, and leaves what is half written.
+    let _ = signals::write_errors_beyond_limits();
     if !cli.command.handles_signals() {
         // Without it, a signal can leave a half file, and nothing else is different.
         let _ = signals::end_without_drafts();
@@ -76,9 +78,17 @@ pub fn program(memory: &'static CountingAllocator) -> ExitCode {
 
 /// Prints the help, the version, or the error of a wrong command line, and returns the exit code.
 fn print_usage(error: &clap::Error) -> ExitCode {
-    // Without an output there is no one to report to.
-    let _ = error.print();
-    ExitCode::from(error.exit_code() as u8)
+    if error.use_stderr() {
+        // Without an output there is no one to report to.
+        let _ = error.print();
+        return ExitCode::from(error.exit_code() as u8);
+    }
+    let text = error.render();
+    match print::uses_color() {
+        true => print!("{}", text.ansi()),
+        false => print!("{text}"),
+    }
+    print::finish(ExitCode::SUCCESS)
 }
 
 /// Makes hints name the program as it was typed. `cargo xtask` starts it under its own name.

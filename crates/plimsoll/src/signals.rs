@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll_core::remove_drafts;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::{SigId, flag, iterator, low_level};
 
 /// State that SIGINT, SIGTERM and SIGHUP set.
@@ -91,6 +91,12 @@ pub(crate) fn end_without_drafts() -> std::io::Result<()> {
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(end).map(drop)
+}
+
+/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as on a full disk. SIGXFSZ would end the process.
+pub(crate) fn write_errors_beyond_limits() -> std::io::Result<()> {
+    // A handler is enough: nothing reads the flag.
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// Returns whether this process was started with `signal` ignored. Known on Linux only; elsewhere it counts as not ignored.

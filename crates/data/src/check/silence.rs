@@ -1,8 +1,8 @@
-//! Finds silent utterances: by decoding all of each, or by a short stretch in the middle of each WAV file.
+//! Finds utterances that are silent or no sound: by decoding all of each, or by a short stretch in the middle of each WAV file.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_audio::{AudioKind, AudioSegment, read_audio_segment, read_heard_segment};
+use plimsoll_audio::{Audio, AudioKind, AudioSegment, read_audio_segment, read_heard_segment};
 use plimsoll_core::Seconds;
 use rayon::prelude::*;
 
@@ -30,16 +30,17 @@ pub(super) fn decode_all(found: &[Row], entries: &Entries, progress: Progress<'_
 }
 
 /// Looks for silence in the WAV files of utterances, and returns for each the issue of its audio, if any. Only a WAV file can
-/// be read from its middle at no cost; an utterance that is silent there is decoded.
+/// be read from its middle at no cost; an utterance that is silent there, or no sound, is decoded. Other issues are for
+/// `CheckDepth::Decode`.
 pub(super) fn probe_all(found: &[Row], entries: &Entries, files: &AudioFiles) -> Vec<Option<IssueKind>> {
     let probe = |&row: &Row| {
         let (record, duration) = (entries.table().record(row), entries.table().seconds(row));
         let is_wav = files.kind(record.audio) == Some(AudioKind::Wav);
         let offset = Seconds(record.offset.0 + (duration.0 - STRETCH.0).max(0.0) / 2.0);
         let middle = AudioSegment { offset, duration: Some(Seconds(STRETCH.0.min(duration.0))) };
-        let is_quiet = is_wav && read_audio_segment(record.audio, middle, RATE).is_ok_and(|audio| audio.is_silent());
-        // Other issues than silence are for `CheckDepth::Decode`.
-        if is_quiet { decode(row, entries).filter(|issue| *issue == IssueKind::Silent) } else { None }
+        let is_suspect = |audio: &Audio| audio.is_silent() || !audio.is_sound();
+        let found = is_wav && read_audio_segment(record.audio, middle, RATE).is_ok_and(|audio| is_suspect(&audio));
+        if found { decode(row, entries) } else { None }
     };
     found.par_iter().map(probe).collect()
 }

@@ -96,8 +96,11 @@ impl RunFollower {
         let before = state.status();
         match RunLock::is_held(&self.folder) {
             Some(true) => state.set_status(RunStatus::Running),
-            // Killed: the record has no end, and no process holds the lock.
-            Some(false) if before == Some(RunStatus::Running) => state.set_status(RunStatus::Stopped),
+            // A process holds the lock a little longer than it records: the end that it recorded counts. Without one it was killed.
+            Some(false) if before == Some(RunStatus::Running) => {
+                let ended = state.recorded_status().filter(|status| *status != RunStatus::Running);
+                state.set_status(ended.unwrap_or(RunStatus::Stopped));
+            }
             _ => {}
         }
         Ok(is_new || state.status() != before)

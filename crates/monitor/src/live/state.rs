@@ -61,6 +61,8 @@ pub struct EventCounts {
 pub struct RunView {
     name: String,
     status: Option<RunStatus>,
+    /// State of the run by its events alone.
+    recorded: Option<RunStatus>,
     task: Option<String>,
     device: Option<String>,
     total_steps: Option<u64>,
@@ -124,14 +126,15 @@ impl RunView {
         if record.time.is_finite() {
             self.last_record = Some(record.time);
         }
-        self.status = match &record.event {
+        self.recorded = match &record.event {
             Event::Ended { end: EndKind::Failed, .. } => Some(RunStatus::Failed),
             Event::Ended { end: EndKind::Stopped, .. } => Some(RunStatus::Stopped),
             Event::Ended { .. } => Some(RunStatus::Complete),
             // Checkpoints are also written after an end.
-            Event::Saved { .. } | Event::NotSaved { .. } => self.status.or(Some(RunStatus::Running)),
+            Event::Saved { .. } | Event::NotSaved { .. } => self.recorded.or(Some(RunStatus::Running)),
             _ => Some(RunStatus::Running),
         };
+        self.status = self.recorded;
         match &record.event {
             Event::Step(step) => self.observe_step(step),
             Event::Ended { times, .. } => self.total.times.add_all(times),
@@ -210,6 +213,11 @@ impl RunView {
     /// Returns whether the run is running, and how it ended; `None` before its first event.
     pub fn status(&self) -> Option<RunStatus> {
         self.status
+    }
+
+    /// Returns whether the run is running, and how it ended, by its events alone; `None` before its first event.
+    pub fn recorded_status(&self) -> Option<RunStatus> {
+        self.recorded
     }
 
     /// Returns the task of the run, such as `asr`.

@@ -303,6 +303,37 @@ fn a_follower_reads_the_plan_and_the_lock() {
     assert!(!follower.refresh(&mut run).unwrap());
 }
 
+/// A process writes its report after the end of its record, and holds the lock meanwhile.
+#[test]
+fn a_process_that_holds_the_lock_after_its_end_has_ended_as_it_recorded() {
+    for (end, expected) in [
+        (EndKind::Complete, RunStatus::Complete),
+        (EndKind::Stopped, RunStatus::Stopped),
+        (EndKind::Failed, RunStatus::Failed),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut follower = RunFollower::new(folder.path());
+        let mut run = follower.start();
+        let path = folder.path().join("metrics.jsonl");
+        let ended = Event::Ended { step: 2, end, reason: String::new(), times: TimeShares::default() };
+        let saved = Event::Saved { step: 2, path: "a".into() };
+        let lock = RunLock::take(folder.path()).unwrap();
+        append(&path, &line(1));
+        for event in [ended, saved] {
+            append(&path, &(serde_json::to_string(&record(2.0, event)).unwrap() + "\n"));
+            follower.refresh(&mut run).unwrap();
+            assert_eq!(run.status(), Some(RunStatus::Running));
+        }
+        drop(lock);
+        assert!(follower.refresh(&mut run).unwrap());
+        assert_eq!(run.status(), Some(expected));
+        // A resumed run.
+        let _lock = RunLock::take(folder.path()).unwrap();
+        follower.refresh(&mut run).unwrap();
+        assert_eq!(run.status(), Some(RunStatus::Running));
+    }
+}
+
 #[test]
 fn every_thread_sees_the_newest_state() {
     let live = LiveRun::default();

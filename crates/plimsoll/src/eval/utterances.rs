@@ -12,6 +12,7 @@ use plimsoll_recipes::config::{ConfigArgs, DataConfig, RunConfig, load};
 use plimsoll_recipes::data;
 use plimsoll_recipes::earlier::EarlierRun;
 use plimsoll_recipes::texts::read_manifest;
+use plimsoll_recipes::training::written_config;
 
 /// Reads the utterances to evaluate on, with texts normalized as in training.
 ///
@@ -43,10 +44,7 @@ pub(super) fn chosen(args: &EvalArgs, tokenizer: Option<&Tokenizer>) -> Result<V
 ///
 /// Environment variables are ignored: another seed would count training utterances as held out.
 fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
-    let path = folder.join("config.toml");
-    if !path.is_file() {
-        return Ok(None);
-    }
+    let Some(path) = written_config(folder)? else { return Ok(None) };
     let args = ConfigArgs { config: Some(path), ..ConfigArgs::default() };
     Ok(Some(load(&args, std::iter::empty())?.config))
 }

@@ -328,3 +328,15 @@ fn ctc_needs_frames_for_tokens_and_not_for_characters() {
     assert_eq!(left_out(&["--set", "model.decoder_layers=1", "--set", "model.ctc_weight=0"]), None);
     assert!(left_out(&["--set", "model.decoder_layers=1", "--set", "model.ctc_weight=0.1"]).is_some());
 }
+
+/// An empty configuration is a valid one, the built-in, but not that of a run.
+#[test]
+fn a_run_whose_configuration_was_emptied_is_refused() {
+    let dir = TestFolder::new();
+    dir.train(&["--name", "r", "--steps", "1"]).success();
+    dir.write("runs/r/config.toml", "\n");
+    for command in [&["train", "--resume", "runs/r", "--steps", "2"][..], &["eval", "--run", "runs/r"]] {
+        let refused = dir.run(command);
+        assert!(refused.code == Some(2) && refused.stderr.contains("config.toml is empty"), "{refused:?}");
+    }
+}

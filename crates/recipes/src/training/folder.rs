@@ -48,12 +48,27 @@ pub fn named_run(named: &Path) -> PathBuf {
 /// # Errors
 /// If `folder` holds no configuration, and so no run.
 pub fn config_path(folder: &Path) -> Result<PathBuf, Failure> {
-    let path = folder.join(CONFIG);
-    if path.is_file() {
+    if let Some(path) = written_config(folder)? {
         return Ok(path);
     }
     let message = format!("{} is no run that can be resumed: it has no config.toml", folder.display());
     Err(Failure::invalid(message, "`--resume` takes the folder of a run, such as runs/asr-1, or its name in `runs`"))
+}
+
+/// Returns the path of the configuration in the folder of a run; `None` if it has none, as an exported model.
+///
+/// # Errors
+/// If the file is empty. It would count as the built-in configuration.
+pub fn written_config(folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    let path = folder.join(CONFIG);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    if read_text_file(&path).is_ok_and(|text| text.trim().is_empty()) {
+        let message = format!("{} is empty: something has emptied it since the run wrote it", path.display());
+        return Err(Failure::invalid(message, "copy the file back; without it the settings of the run are unknown"));
+    }
+    Ok(Some(path))
 }
 
 impl RunFolder {

@@ -49,7 +49,7 @@ use task::TrainingTask;
 use vocoding::Vocoding;
 
 use folder::RunDisk;
-pub use folder::{RunFolder, config_path, named_run};
+pub use folder::{RunFolder, config_path, named_run, written_config};
 pub use planning::{PlannedRun, preview};
 pub use prediction::StepPrediction;
 pub use record::{NoDisplay, RunDisplay, Totals};
