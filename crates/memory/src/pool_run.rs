@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use plimsoll_core::Bytes;
 
 use crate::page::{best_page, room};
-use crate::pools::{Pools, SMALL_MAX, Slot};
+use crate::pools::{LargeTensors, Pools, SMALL_MAX, Slot};
 use crate::run_memory::StepMemory;
 use crate::timeline::{Allocation, Owner, Timeline};
 use crate::trace::Trace;
@@ -150,6 +150,35 @@ impl PoolRun<'_> {
         Bytes(self.simulated((Bytes(0), 0..=SMALL_MAX), step, None, u64::MAX).most + self.outside(step))
     }
 
+    /// Computes the most memory in use at once in tensors that are not small: what no choice of pages can save.
+    fn in_use(
+        &self,
+        changes: &[u32],
+        weights: impl Iterator<Item = u64>,
+        state: impl Iterator<Item = u64>,
+        step: StepMemory,
+    ) -> LargeTensors {
+        let mut largest = 0;
+        let mut sum_of = |sizes: &mut dyn Iterator<Item = u64>| {
+            let large = sizes.filter(|&size| size > SMALL_MAX).inspect(|&size| largest = largest.max(size));
+            large.sum::<u64>()
+        };
+        let (weights, state) = (sum_of(&mut { weights }), sum_of(&mut { state }));
+        let (mut live, mut peak) = (0, 0);
+        for &change in changes {
+            let size = self.sizes[(change / 2) as usize];
+            // Without a branch for births and deaths, which follow each other without a pattern.
+            let size = if size > SMALL_MAX { size } else { 0 };
+            live = if change % 2 == 1 { live + size } else { live - size };
+            peak = peak.max(live);
+        }
+        let gradients = live;
+        let micro_batches = peak.max(if step.micro_batches > 1 { gradients + peak } else { 0 });
+        let kept = if step.state_bits == 0 { 0 } else { gradients };
+        let most = weights + (weights + gradients + state).max(kept + state + micro_batches);
+        LargeTensors { most, largest: largest.max(self.largest()) }
+    }
+
     /// Computes the memory outside of the pools.
     fn outside(&self, step: StepMemory) -> u64 {
         let for_reads = if self.reads > 0 { FOR_READS } else { 0 };
@@ -168,13 +197,21 @@ impl PoolRun<'_> {
         let mut run = PoolSimulation::new(sizes, limit);
         run.preallocate(page.0, self.largest());
         let weights = || self.lives.weights.iter().map(|&index| self.sizes[index as usize]);
-        let first_weights = run.reserve_all(weights());
         let changes = run.changes(self.lives, self.sizes);
-        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
         let f32_bits = 8 * size_of::<f32>() as u64;
         // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
         let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
-        run.reserve_all(self.parameters.iter().map(|&values| beside.state_of(values).0));
+        let state = || self.parameters.iter().map(|&values| beside.state_of(values).0);
+        if limit < u64::MAX {
+            let least = run.pools.least(self.in_use(&changes, weights(), state(), step));
+            if least > limit {
+                run.most = least;
+                return run;
+            }
+        }
+        let first_weights = run.reserve_all(weights());
+        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
+        run.reserve_all(state());
         run.reserve_all(weights());
         run.free_all(first_weights);
         if step.state_bits == 0 {
@@ -376,6 +413,35 @@ mod tests {
                 assert!(trace.reserved_with_page(page, step) <= filled, "seed {seed}");
             }
             assert!(trace.reserved(step) <= filled);
+        }
+    }
+
+    #[test]
+    fn limits_decide_as_the_whole_run_does() {
+        for seed in 1..60_usize {
+            let sizes =
+                |index: usize| [4_096, 60_000, 70_000, 900_000, 5_000_000, 9_000_000][(index * 11 + seed * 5) % 6];
+            let lives: Vec<_> = (0..200).map(|birth| (sizes(birth), birth, birth + 1 + birth * seed % 60)).collect();
+            let mut trace = trace(&lives);
+            for (index, one) in trace.timeline.allocations.iter_mut().enumerate() {
+                match index * seed % 9 {
+                    0 => (one.owner, one.birth, one.death) = (Owner::Weights, 0, 300),
+                    1 => (one.owner, one.death) = (Owner::Gradients, 300),
+                    _ => {}
+                }
+            }
+            trace.parameters = vec![1_000, 200_000, 2_000_000];
+            let (micro_batches, state_bits) = (1 + (seed % 2) as u32, [0, 16, 64][seed % 3]);
+            let step = StepMemory { micro_batches, state_bits, ..StepMemory::default() };
+            for page in [0, 12 * MIB, 40 * MIB] {
+                let page = Bytes(page);
+                let whole = trace.reserved_within(page, step, None, Bytes(u64::MAX));
+                for hundredths in [10, 60, 85, 95, 99, 100, 101] {
+                    let limit = Bytes(whole.0 * hundredths / 100);
+                    let found = trace.reserved_within(page, step, None, limit);
+                    assert_eq!(found > limit, whole > limit, "seed {seed}, page {page}, limit {limit}: {found}");
+                }
+            }
         }
     }
 

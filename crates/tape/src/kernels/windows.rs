@@ -20,58 +20,32 @@ const THREADS: u32 = 256;
 /// Most groups along an axis that every device allows.
 const GROUPS_MAX: usize = 65_535;
 
+/// Computes a tensor of shape `$shape` from `$input` with `$kernel`, which gets `$number`s, too.
+macro_rules! computed {
+    ($kernel:ident, $input:ident, $shape:expr, $($number:expr),+) => {{
+        let (client, device) = ($input.client.clone(), $input.device.clone());
+        let out = empty_device_contiguous_dtype(client, device, $shape.into(), $input.dtype);
+        let count = out.shape().num_elements();
+        if count > 0 {
+            let (dtype, address) = (dtype_to_storage_type($input.dtype), address_of(&[&$input, &out]));
+            let (client, group) = (out.client.clone(), CubeDim::new_1d(THREADS));
+            let (input, result) = ($input.into_tensor_arg(), out.clone().into_tensor_arg());
+            $kernel::launch(&client, groups(count), group, address, input, result, $($number as u32),+, dtype);
+        }
+        out
+    }};
+}
+
 /// Cuts the windows of `geometry` out of `x` `[b, r, q, c]`: `[b, rows, columns, v]`.
 pub(super) fn cut(x: CubeTensor, geometry: Geometry) -> CubeTensor {
-    let out = empty_device_contiguous_dtype(x.client.clone(), x.device.clone(), geometry.shape().into(), x.dtype);
-    let count = out.shape().num_elements();
-    if count == 0 {
-        return out;
-    }
-    let (dtype, address) = (dtype_to_storage_type(x.dtype), address_of(&[&x, &out]));
     let Geometry { kernel, stride, padding, .. } = geometry;
-    cut_kernel::launch(
-        &out.client,
-        groups(count),
-        CubeDim::new_1d(THREADS),
-        address,
-        x.into_tensor_arg(),
-        out.clone().into_tensor_arg(),
-        kernel[1] as u32,
-        stride[0] as u32,
-        stride[1] as u32,
-        padding[0] as u32,
-        padding[1] as u32,
-        dtype,
-    );
-    out
+    computed!(cut_kernel, x, geometry.shape(), kernel[1], stride[0], stride[1], padding[0], padding[1])
 }
 
 /// Adds up the windows `[b, rows, columns, v]` of `geometry` at their places: `[b, r, q, c]`.
 pub(super) fn add(windows: CubeTensor, geometry: Geometry) -> CubeTensor {
-    let (client, device) = (windows.client.clone(), windows.device.clone());
-    let out = empty_device_contiguous_dtype(client, device, geometry.input.into(), windows.dtype);
-    let count = out.shape().num_elements();
-    if count == 0 {
-        return out;
-    }
-    let (dtype, address) = (dtype_to_storage_type(windows.dtype), address_of(&[&windows, &out]));
-    let Geometry { kernel, stride, padding, .. } = geometry;
-    add_kernel::launch(
-        &out.client,
-        groups(count),
-        CubeDim::new_1d(THREADS),
-        address,
-        windows.into_tensor_arg(),
-        out.clone().into_tensor_arg(),
-        kernel[0] as u32,
-        kernel[1] as u32,
-        stride[0] as u32,
-        stride[1] as u32,
-        padding[0] as u32,
-        padding[1] as u32,
-        dtype,
-    );
-    out
+    let Geometry { input, kernel, stride, padding, .. } = geometry;
+    computed!(add_kernel, windows, input, kernel[0], kernel[1], stride[0], stride[1], padding[0], padding[1])
 }
 
 /// Returns how many groups of threads compute `count` values.
