@@ -13,9 +13,11 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{Bytes, CountingAllocator, Precision};
 use plimsoll_monitor::doctor::{Check, DeviceKind, Doctor, DoctorOptions, DoctorProgress, MachineFacts, Outcome};
-use plimsoll_recipes::config::{BackendChoice, ConfigArgs, PrecisionChoice, RunConfig};
+use plimsoll_recipes::config::{BackendChoice, ConfigArgs, Loaded, PrecisionChoice, RunConfig};
+use plimsoll_recipes::corpus;
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
+use tempfile::TempDir;
 
 use crate::output::{ForceFlag, OutputFile};
 use crate::print::uses_color;
@@ -28,6 +30,8 @@ const CHECKPOINT: Bytes = Bytes::mib(512);
 
 /// Version of CubeCL, which keeps the results of tuning for each version.
 const CUBECL: &str = "0.11.3";
+/// Utterances of the corpus that the check of loading makes if there is none.
+const SMALL_CORPUS: u32 = 200;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -46,8 +50,9 @@ pub(crate) struct DoctorArgs {
 
 /// Checks machine and program. The exit code is 0 if all is well, 1 after a warning and 2 after a failure.
 pub(crate) fn doctor(args: &DoctorArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
-    let loaded = load_trial(&args.config)?;
+    let mut loaded = load_trial(&args.config)?;
     let config = loaded.config.clone();
+    let _small = small_corpus(&mut loaded)?;
     let facts = Arc::new(MachineFacts::read());
     let options = DoctorOptions {
         checkpoint_folder: Some(existing(config.runs_dir.clone())),
@@ -83,6 +88,20 @@ pub(crate) fn doctor(args: &DoctorArgs, memory: &'static CountingAllocator) -> R
         eprintln!("{} holds the report without secrets", path.display());
     }
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// Names a small corpus in a temporary folder for the check of loading, if no data was given and the built-in corpus does not
+/// exist: a check leaves no 400 MB behind.
+fn small_corpus(loaded: &mut Loaded) -> Result<Option<TempDir>, Failure> {
+    let data = &mut loaded.config.data;
+    if data.manifest.is_some() || corpus::exists(data) {
+        return Ok(None);
+    }
+    let folder = tempfile::tempdir().failed()?;
+    data.corpus_dir = folder.path().into();
+    data.corpus_utterances = data.corpus_utterances.min(SMALL_CORPUS);
+    data.corpus_speakers = data.corpus_speakers.min(SMALL_CORPUS / 10);
+    Ok(Some(folder))
 }
 
 /// Returns the kind of the device that a configuration names; `None` if it leaves the choice to the program.

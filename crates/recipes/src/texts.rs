@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll_core::error_chain;
 use plimsoll_data::utterances::Utterances;
-use plimsoll_data::{ImportOptions, Manifest, ManifestError};
+use plimsoll_data::{ImportError, ImportOptions, Manifest, ManifestError};
 use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
@@ -28,6 +28,10 @@ fn unreadable(error: ManifestError) -> Failure {
     match &error {
         ManifestError::NothingUsable { audio_root: Some(folder), .. } => {
             let help = format!("its audio files are found from {0}: --set data.audio_root={0}", folder.display());
+            Failure::invalid(error_chain(&error), help)
+        }
+        ManifestError::Import(ImportError::NotFound(_)) => {
+            let help = "`--data PATH` names the place of a corpus; a run goes on with one that was moved";
             Failure::invalid(error_chain(&error), help)
         }
         _ => Err::<(), _>(error).invalid().expect_err("it is an error"),

@@ -171,6 +171,8 @@ fn moved_corpus_and_moved_run_are_no_change() {
     fs::create_dir(dir.path("other")).unwrap();
     fs::rename(dir.path("runs/r"), dir.path("other/r")).unwrap();
     let moved = ["train", "--resume", "other/r", "--steps", "6", "--manifest", "elsewhere/list.jsonl"];
+    let lost = dir.run(&moved[..5]);
+    assert!(lost.code == Some(2) && lost.stderr.contains("`--data PATH` names the place"), "{lost:?}");
     dir.run(&moved).success();
     let weights =
         |run: &str| fs::read(dir.path(&format!("{run}/checkpoints/step-0000006/weights.safetensors"))).unwrap();

@@ -143,6 +143,7 @@ fn the_doctor_checks_machine_and_program() {
     }
     let left = names(&dir.path("runs"));
     assert!(left.is_empty(), "the trial leaves nothing behind: {left:?}");
+    assert!(!dir.path("corpus").exists(), "the check of loading makes its corpus elsewhere");
     let is_bad = |name: &str| checks.iter().any(|check| check["status"] == name);
     let expected = if is_bad("fail") { 2 } else { i32::from(is_bad("warn")) };
     assert_eq!(output.code, Some(expected), "{report}");

@@ -32,7 +32,7 @@ pub struct RunFolder {
 }
 
 /// Name of the configuration in the folder of a run. A folder that has it is a run.
-const CONFIG: &str = "config.toml";
+pub(super) const CONFIG: &str = "config.toml";
 /// Names of files that a process leaves that was killed before the configuration of its run was complete, besides drafts.
 const REMAINS: [&str; 2] = [".config.toml", ".lock"];
 
@@ -287,7 +287,11 @@ fn make_folder(path: &Path, reused: bool) -> Result<bool, Failure> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(reused),
         Err(error) => {
             let message = format!("cannot make the run folder {}: {error}", path.display());
-            Err(Failure::invalid(message, "`--set runs_dir=FOLDER` puts runs elsewhere"))
+            let help = match error.kind() {
+                ErrorKind::InvalidFilename => "choose a shorter --name",
+                _ => "`--set runs_dir=FOLDER` puts runs elsewhere",
+            };
+            Err(Failure::invalid(message, help))
         }
     }
 }

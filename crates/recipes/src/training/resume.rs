@@ -7,11 +7,12 @@ use plimsoll_tape::{Task, apply};
 use plimsoll_train::{Checkpoint, CheckpointError, CheckpointStore, RunState, Trainer};
 
 use super::RunContext;
-use super::folder::other_seed;
+use super::folder::{CONFIG, other_seed};
 use crate::data::PreparedData;
 use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
 use crate::fingerprint::{Changes, changed_features, changes};
+use crate::invocation::command;
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
 use crate::resolve::extra_steps;
@@ -148,6 +149,13 @@ impl RunContext<'_> {
                 let text = format!("{} has no checkpoint yet: it begins again", self.folder.path().display());
                 self.reporter.line(Level::Info, &text);
                 return Ok(None);
+            }
+            Err(error @ CheckpointError::Damaged { .. }) => {
+                let again =
+                    command(&format!("train --config {} --name NAME", self.folder.path().join(CONFIG).display()));
+                let help =
+                    format!("no checkpoint of the run is whole: restore one from a copy, or begin again: `{again}`");
+                return Err(Failure::caused_by(&error, help));
             }
             newest => newest.invalid()?,
         };
