@@ -1,17 +1,23 @@
 //! Fingerprint of the utterances of a run, which shows whether the data changed since the run began.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use plimsoll_core::SampleId;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::audio_identity::{AudioIdentity, identities};
 use crate::store::{KeyBuilder, StoreKey, write_key_part};
+use crate::table::{Piece, Table};
 use crate::utterances::{UtteranceRef, Utterances};
+use lines::{Line, LinesPiece, hexadecimal, read_pieces, write_line};
+
+mod lines;
+
+/// Number of lines that a thread writes at a time.
+const LINES_AT_ONCE: usize = 1 << 13;
 
 /// Content of the utterances of a run, in the order in which batches are made of them: ids, texts, times, speakers and
 /// languages, and which utterances are held out.
@@ -27,18 +33,6 @@ pub struct CorpusFingerprint {
     /// Identity of the audio of each utterance in order; empty if it is not known.
     audio: Vec<AudioIdentity>,
     summary: OnceLock<String>,
-}
-
-/// Utterance of a fingerprint, a line of its file.
-#[derive(Serialize, Deserialize)]
-struct Entry<'a> {
-    id: Cow<'a, str>,
-    /// Hash of everything besides the id, in hexadecimal.
-    sum: Cow<'a, str>,
-    held_out: bool,
-    /// Identity of the audio; absent in the files of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    audio: Option<Cow<'a, str>>,
 }
 
 impl CorpusFingerprint {
@@ -127,15 +121,35 @@ impl CorpusFingerprint {
     /// # Errors
     /// When `out` cannot be written.
     pub fn write_lines(&self, mut out: impl Write) -> io::Result<()> {
-        let mut lines = Vec::with_capacity(2 * LINES_BYTES);
-        for (index, (id, sum, held_out)) in self.entries().enumerate() {
-            write_line(&mut lines, (id, sum, held_out), self.audio.get(index).copied())?;
-            if lines.len() >= LINES_BYTES {
-                out.write_all(&lines)?;
-                lines.clear();
-            }
+        // Some for each thread, and not all at once: a list may be long.
+        let at_once = LINES_AT_ONCE * 2 * rayon::current_num_threads();
+        for first in (0..self.sums.len()).step_by(at_once) {
+            let part: Vec<usize> = (first..(first + at_once).min(self.sums.len())).step_by(LINES_AT_ONCE).collect();
+            let lines = |&first: &usize| {
+                let mut lines = Vec::with_capacity(LINES_AT_ONCE * 96);
+                for index in first..(first + LINES_AT_ONCE).min(self.sums.len()) {
+                    write_line(&mut lines, &self.line(index))?;
+                }
+                Ok(lines)
+            };
+            let written: io::Result<Vec<Vec<u8>>> = part.par_iter().map(lines).collect();
+            written?.iter().try_for_each(|lines| out.write_all(lines))?;
         }
-        out.write_all(&lines)
+        Ok(())
+    }
+
+    /// Returns what the line of utterance number `index` says.
+    fn line(&self, index: usize) -> Line<'_> {
+        let (mut place, mut sides) = (index, self.sides.iter());
+        let (side, held_out) = loop {
+            let (side, held_out) = sides.next().expect("each sum has an utterance");
+            if place < side.len() {
+                break (side, *held_out);
+            }
+            place -= side.len();
+        };
+        let audio = self.audio.get(index).copied();
+        Line { id: side.id(place).into(), sum: self.sums[index], held_out, audio }
     }
 
     /// Parses what [`to_lines`](Self::to_lines) formats; `None` if `text` is something else.
@@ -148,23 +162,31 @@ impl CorpusFingerprint {
     /// # Errors
     /// When `lines` cannot be read.
     pub fn read_lines(mut lines: impl BufRead) -> io::Result<Option<Self>> {
-        let (mut found, mut line) = (Self::default(), Vec::new());
-        let (mut side, mut is_held) = (Vec::new(), false);
-        let mut ids = Utterances::builder();
-        while lines.read_until(b'\n', &mut line)? > 0 {
-            let entry = std::str::from_utf8(&line).ok().and_then(|line| usual_line(line).or_else(|| any_line(line)));
-            let Some(Line { id, sum, held_out, audio }) = entry else { return Ok(None) };
-            if held_out != is_held {
-                side.push((std::mem::take(&mut ids).finish(), is_held));
-                is_held = held_out;
+        let (mut found, mut table, mut sides) = (Self::default(), Table::default(), Vec::<(Range<usize>, bool)>::new());
+        loop {
+            let pieces = read_pieces(&mut lines)?;
+            if pieces.is_empty() {
+                break;
             }
-            ids.push(UtteranceRef { id: &id, ..UtteranceRef::default() });
-            found.sums.push(sum);
-            found.audio.extend(audio);
-            line.clear();
+            let read: Vec<Option<LinesPiece>> = pieces.par_iter().map(|piece| LinesPiece::read(piece)).collect();
+            for piece in read {
+                let Some(LinesPiece { piece: Piece { records, rows, names }, sums, held_out, audio }) = piece else {
+                    return Ok(None);
+                };
+                let added = table.add_piece(records, &names);
+                for (row, held_out) in rows.iter().zip(held_out) {
+                    let end = table.push_piece_row(&added, row) as usize + 1;
+                    match sides.last_mut() {
+                        Some((side, held)) if *held == held_out => side.end = end,
+                        _ => sides.push((end - 1..end, held_out)),
+                    }
+                }
+                found.sums.extend(sums);
+                found.audio.extend(audio);
+            }
         }
-        side.push((ids.finish(), is_held));
-        found.sides = side;
+        let all = Utterances::from_table(table);
+        found.sides = sides.into_iter().map(|(side, held_out)| (all.part(side), held_out)).collect();
         if found.audio.len() != found.sums.len() {
             found.audio.clear();
         }
@@ -215,7 +237,11 @@ impl CorpusFingerprint {
 
 impl PartialEq for CorpusFingerprint {
     fn eq(&self, other: &Self) -> bool {
-        self.sums == other.sums && self.entries().eq(other.entries())
+        let is_same = |index| {
+            let (line, other) = (self.line(index), other.line(index));
+            line.id == other.id && line.held_out == other.held_out
+        };
+        self.sums == other.sums && (0..self.sums.len()).into_par_iter().all(is_same)
     }
 }
 
@@ -237,93 +263,6 @@ fn sum(utterance: UtteranceRef<'_>, bytes: &mut Vec<u8>) -> u64 {
         }
     }
     StoreKey::from_written(bytes).short_bits()
-}
-
-/// Number of bytes of lines that are written at a time.
-const LINES_BYTES: usize = 1 << 16;
-
-/// What stands in a line around the id, the sum and the side.
-const BEFORE_ID: &str = "{\"id\":\"";
-const BEFORE_SUM: &str = "\",\"sum\":\"";
-const BEFORE_SIDE: &str = "\",\"held_out\":";
-const BEFORE_AUDIO: &str = ",\"audio\":\"";
-
-/// What a line says of an utterance.
-struct Line<'a> {
-    id: Cow<'a, str>,
-    sum: u64,
-    held_out: bool,
-    audio: Option<AudioIdentity>,
-}
-
-/// Whether JSON writes a text as it is.
-fn is_plain(text: &str) -> bool {
-    text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
-}
-
-fn write_line(
-    lines: &mut Vec<u8>,
-    (id, sum, held_out): (&str, u64, bool),
-    audio: Option<AudioIdentity>,
-) -> io::Result<()> {
-    let sum = hexadecimal(sum);
-    if is_plain(id) {
-        let side = if held_out { "true" } else { "false" };
-        let parts: [&[u8]; 6] =
-            [BEFORE_ID.as_bytes(), id.as_bytes(), BEFORE_SUM.as_bytes(), &sum, BEFORE_SIDE.as_bytes(), side.as_bytes()];
-        parts.into_iter().for_each(|part| lines.extend_from_slice(part));
-        if let Some(audio) = audio {
-            write!(lines, "{BEFORE_AUDIO}{audio}\"")?;
-        }
-        lines.push(b'}');
-    } else {
-        let sum = String::from_utf8_lossy(&sum);
-        let audio = audio.map(|audio| audio.to_string().into());
-        serde_json::to_writer(&mut *lines, &Entry { id: id.into(), sum, held_out, audio })?;
-    }
-    lines.push(b'\n');
-    Ok(())
-}
-
-/// Reads a line that is written as [`write_line`] writes most; `None` for any other line.
-fn usual_line(line: &str) -> Option<Line<'_>> {
-    let line = line.strip_prefix(BEFORE_ID)?.strip_suffix("}\n")?;
-    let (line, audio) = match line.strip_suffix('"') {
-        Some(line) => {
-            let (line, audio) = line.rsplit_once(BEFORE_AUDIO)?;
-            (line, Some(AudioIdentity::from_text(audio)?))
-        }
-        None => (line, None),
-    };
-    let (line, held_out) = match line.strip_suffix("false") {
-        Some(line) => (line, false),
-        None => (line.strip_suffix("true")?, true),
-    };
-    let line = line.strip_suffix(BEFORE_SIDE)?;
-    let (line, digits) = line.split_at_checked(line.len().checked_sub(16)?)?;
-    let id = line.strip_suffix(BEFORE_SUM).filter(|id| is_plain(id))?;
-    Some(Line { id: id.into(), sum: number(digits)?, held_out, audio })
-}
-
-/// Reads any line.
-fn any_line(line: &str) -> Option<Line<'_>> {
-    let Entry { id, sum, held_out, audio } = serde_json::from_str(line).ok()?;
-    let audio = audio.and_then(|audio| AudioIdentity::from_text(&audio));
-    Some(Line { id, sum: number(&sum)?, held_out, audio })
-}
-
-/// Reads sixteen hexadecimal digits.
-fn number(digits: &str) -> Option<u64> {
-    u64::from_str_radix(digits, 16).ok().filter(|number| digits.as_bytes() == hexadecimal(*number))
-}
-
-/// Writes a number in sixteen hexadecimal digits.
-fn hexadecimal(number: u64) -> [u8; 16] {
-    let mut digits = [0; 16];
-    for (place, digit) in digits.iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
-    }
-    digits
 }
 
 #[cfg(test)]

@@ -84,25 +84,7 @@ pub struct Utterances {
     rows: Option<Arc<Vec<Row>>>,
 }
 
-/// Builder of a list, utterance by utterance.
-#[derive(Debug, Default)]
-pub(crate) struct UtterancesBuilder(Table);
-
-impl UtterancesBuilder {
-    pub(crate) fn push(&mut self, utterance: UtteranceRef<'_>) {
-        push(&mut self.0, utterance);
-    }
-
-    pub(crate) fn finish(self) -> Utterances {
-        Utterances::from_table(self.0)
-    }
-}
-
 impl Utterances {
-    pub(crate) fn builder() -> UtterancesBuilder {
-        UtterancesBuilder::default()
-    }
-
     pub(crate) fn from_table(mut table: Table) -> Self {
         table.finish();
         Self { table: Arc::new(table), rows: None }

@@ -117,7 +117,7 @@ fn parse_piece(raw: &RawPiece, names: &Names<'_>, options: &ImportOptions) -> Pa
     let mut parsed = ParsedPiece::default();
     parsed.piece.records.reserve(raw.bytes.len());
     // Mostly all lines are UTF-8, and checking them together takes less time.
-    let whole = std::str::from_utf8(&raw.bytes).ok();
+    let whole = simdutf8::basic::from_utf8(&raw.bytes).ok();
     let (mut number, mut start) = (raw.lines_before, 0);
     while start < raw.bytes.len() {
         let end = memchr(b'\n', &raw.bytes[start..]).map_or(raw.bytes.len(), |end| start + end + 1);
