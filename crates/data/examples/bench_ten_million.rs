@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{CountingAllocator, Key, MemoryMeter, Position, Seconds};
+use plimsoll_data::utterances::index_list;
 use plimsoll_data::{
     BatchSize, BatchingConfig, CorpusFingerprint, Dataset, Limits, Loader, LoaderConfig, Manifest, Mode, Shard,
     hold_out,
@@ -37,11 +38,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{count} utterances, {:.0} bytes each in the list", list as f64 / count as f64);
     let (summary, first) = run(&folder, count, Position::default(), "start")?;
     let lines = folder.join("utterances.jsonl");
-    let (again, resumed) = run(&folder, count, first[2].1, "resume")?;
-    assert_eq!(summary, again);
-    assert_eq!(first[3..], resumed[..BATCHES - 3], "a resumed run has other batches");
+    let resume = |what: &str| -> Result<(), Box<dyn Error>> {
+        let (again, resumed) = run(&folder, count, first[2].1, what)?;
+        assert_eq!(summary, again);
+        assert_eq!(first[3..], resumed[..BATCHES - 3], "a resumed run has other batches");
+        Ok(())
+    };
+    resume("resume")?;
+    let begun = Instant::now();
+    let index = index_list(&folder)?;
+    let per = index.bytes as f64 / count as f64;
+    println!("index: {:.2} s, {per:.0} bytes an utterance on disk", begun.elapsed().as_secs_f64());
+    resume("resume with an index")?;
     run(&folder, count, Position { epoch: 3, batch: 9000, window: 60, within: 7 }, "resume in epoch 3")?;
     fs::remove_file(lines)?;
+    fs::remove_file(index.file)?;
     Ok(())
 }
 

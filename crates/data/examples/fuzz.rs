@@ -1,4 +1,5 @@
-//! Reads hostile input for some minutes: `fuzz manifests|metadata|containers|parquet|audio|cache [MINUTES] [SEED]`.
+//! Reads hostile input for some minutes: `fuzz WHAT [MINUTES] [SEED]`, where `WHAT` is `manifests`, `metadata`, `audio`,
+//! `cache`, `containers` for all of them together, or one of `webdataset`, `shar`, `kaldi` and `parquet`.
 //!
 //! Valid files are changed at random (bits, bytes, pieces removed, doubled or taken from other files, words of the
 //! format) and read. The report names panics with the seed of the case, the slowest case, the peak memory and the
@@ -34,14 +35,19 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             .map(container)
             .into_iter()
             .collect::<Result<_, _>>()?,
+        "webdataset" | "kaldi" => vec![container(what)?],
+        "shar" => vec![container("shar-flac")?, container("shar-wav")?],
         "parquet" => vec![container("parquet")?, container("parquet-splits/data")?, container("parquet-flawed")?],
         "audio" => audio_files()?,
         "cache" => vec![segments()?],
-        _ => return Err("usage: fuzz manifests|metadata|containers|parquet|audio|cache [MINUTES] [SEED]".into()),
+        _ => {
+            let whats = "manifests|metadata|audio|cache|containers|webdataset|shar|kaldi|parquet";
+            return Err(format!("usage: fuzz {whats} [MINUTES] [SEED]").into());
+        }
     };
     let read: fn(&Path) = match what {
         "audio" => read_audio,
-        "containers" | "parquet" => read_container,
+        "containers" | "webdataset" | "shar" | "kaldi" | "parquet" => read_container,
         "cache" => read_cache,
         _ => read_lists,
     };

@@ -5,6 +5,7 @@
 
 mod blob;
 mod names;
+mod saved;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! Lists of utterances that take little memory.
+//! Lists of utterances that take little memory, and indexes of long ones, from which a start takes what it would read.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use plimsoll_core::{SampleId, Seconds};
 use rayon::prelude::*;
 
+pub use crate::import::{IndexError, ListIndex, index_list};
 use crate::table::{Record, Row, Table};
 use crate::utterance::Utterance;
 

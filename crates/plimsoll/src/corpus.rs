@@ -11,6 +11,7 @@ use plimsoll_recipes::{Failure, FailureExt, corpus};
 
 use crate::backend_flag::BackendFlag;
 use crate::number::{number_above_0, number_in};
+use crate::output::ForceFlag;
 use crate::terminal::Terminal;
 
 /// Number of voices without --speakers.
@@ -28,9 +29,12 @@ pub(crate) enum CorpusCommand {
 /// Arguments of `corpus make`.
 #[derive(Debug, Args)]
 pub(crate) struct CorpusArgs {
-    /// Output folder. An older corpus in it is replaced.
+    /// Output folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// Whether files in the output folder may be overwritten.
+    #[command(flatten)]
+    pub(crate) overwrite: ForceFlag,
     /// Number of utterances.
     #[arg(long, default_value = "1600", value_parser = |text: &str| number_in(text, 1..=UTTERANCES_MAX))]
     pub(crate) utterances: NonZeroUsize,
@@ -86,6 +90,10 @@ pub(crate) fn make(args: &CorpusArgs) -> Result<ExitCode, Failure> {
     };
     if args.times && options.engine != Engine::Formant {
         return Err(Failure::invalid(CorpusError::NoTimes.to_string(), "leave out --times, or use --engine formant"));
+    }
+    if !args.overwrite.force && std::fs::read_dir(&args.out).is_ok_and(|mut files| files.next().is_some()) {
+        let message = format!("{} is not empty", args.out.display());
+        return Err(Failure::invalid(message, "choose another --out, or overwrite what is there with --force"));
     }
     let report = corpus::make_with_progress(&options, &Terminal)?;
     if args.times {

@@ -57,6 +57,10 @@ pub(crate) fn optimize(args: &OptimizeArgs, meter: &'static CountingAllocator) -
     };
     let config = loaded.config;
     let output = OutputFile::new(&args.output, "--output", args.overwrite)?;
+    if args.output.extension().is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|other| ending == *other)) {
+        let message = format!("{} would be read as another format than TOML, which is written", args.output.display());
+        return Err(Failure::invalid(message, "choose an --output that ends in .toml"));
+    }
     let builder = DemandBuilder::for_run(config, meter, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let bar = spinner("searching the smallest change that fits");

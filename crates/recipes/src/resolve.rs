@@ -23,7 +23,7 @@ use crate::with_model;
 /// Checks `config` for requests that are impossible on every machine, before any work starts.
 ///
 /// # Errors
-/// If the features of a synthesizer cannot become sound, if nothing ends the run, or if settings of the batch conflict.
+/// If the features of a synthesizer cannot become sound, if nothing ends the run, or a vocoder cannot be made.
 pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
     if config.task != Task::Asr {
         // The features must become sound again.
@@ -41,10 +41,6 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
     if training.epochs.is_none() && training.steps.is_none() && training.max_time.is_none() {
         let message = "the run has no end";
         return Err(Failure::invalid(message, "give training.epochs, training.steps or training.max_time"));
-    }
-    if config.data.batch_seconds.is_some() && training.gradient_accumulation_steps.is_some() {
-        let message = "a batch counted in seconds cannot be cut into a fixed number of micro-batches";
-        return Err(Failure::invalid(message, "give training.micro_batch, in utterances"));
     }
     Ok(())
 }

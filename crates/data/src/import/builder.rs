@@ -27,6 +27,9 @@ const MAX_ISSUES: usize = 1_000_000;
 /// Number of utterances of a piece whose ids are looked up together.
 const AT_ONCE: usize = 32;
 
+/// Longest time of an utterance in seconds, and latest start: three years. What is longer is a mistake of the list.
+pub(super) const MAX_SECONDS: f64 = 1e8;
+
 /// Largest quotation of a list in a message, in characters.
 const MAX_QUOTE_CHARS: usize = 200;
 
@@ -304,8 +307,8 @@ fn validated(draft: Draft) -> Result<Draft, Issue> {
 
 fn invalid_time(key: &'static str, time: Option<Seconds>) -> Option<IssueKind> {
     let Seconds(value) = time?;
-    let is_valid = value.is_finite() && value >= 0.0;
-    (!is_valid).then(|| IssueKind::InvalidTime { key, value: value.to_string() })
+    let is_valid = (0.0..=MAX_SECONDS).contains(&value);
+    (!is_valid).then(|| IssueKind::InvalidTime { key, value: format!("{value:?}") })
 }
 
 /// Joins the trimmed lines of the text by spaces.

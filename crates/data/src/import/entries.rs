@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use memmap2::Mmap;
 use plimsoll_core::{SampleId, Seconds};
 
 use super::listing::Entry;
@@ -177,6 +178,24 @@ impl Entries {
         self.ids = IdIndex::default();
         self.places.shrink_to_fit();
         self.table.finish();
+    }
+
+    /// Returns the line of each utterance in bytes, and whether one has a duration; `None` if an index cannot hold the
+    /// entries: it has those of one list, in its order.
+    pub(super) fn indexed(&self) -> Option<(Vec<u8>, bool)> {
+        let is_plain = self.order.is_none() && self.files.files.len() == 1 && !self.table.has_rates();
+        let has_all = || (0..self.len() as Row).all(|row| self.table.duration(row).is_some());
+        let lines = || self.places.iter().flat_map(|(_, line)| line.to_le_bytes()).collect();
+        (is_plain && has_all()).then(|| (lines(), self.has_durations))
+    }
+
+    /// Makes the entries of `list` of its index: the lines, and the sections of the table. `None` if they make no sense.
+    pub(super) fn from_index(list: &Path, lines: &[u8], table: Vec<Mmap>, has_durations: bool) -> Option<Self> {
+        let mut entries = Self { table: Table::from_sections(table)?, has_durations, ..Self::default() };
+        let file = entries.file(list);
+        let (lines, rest) = lines.as_chunks::<4>();
+        entries.places = lines.iter().map(|line| (file, u32::from_le_bytes(*line))).collect();
+        (rest.is_empty() && entries.places.len() == entries.table.len()).then_some(entries)
     }
 
     pub(crate) fn into_table(self) -> Table {

@@ -125,7 +125,7 @@ fn cut(line: &str, folder: &Path, shar: &SharAudio) -> Result<Vec<Result<Draft, 
     let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(with_id)?;
     let audio = recording.audio(&object.counts("channel"), folder, || shar.find(&id)).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
-    let length = object.seconds("duration").map_err(with_id)?;
+    let length = known_duration(&object).map_err(with_id)?;
     let supervisions = object.objects("supervisions");
     let own = object.object("custom").and_then(|custom| custom.text(&[OWN_ID]).ok().flatten());
     let id = own.unwrap_or(id.clone());
@@ -147,7 +147,7 @@ fn cut(line: &str, folder: &Path, shar: &SharAudio) -> Result<Vec<Result<Draft, 
 /// length is `length`: windows are cut without regard to the texts, and a part of the audio has not the whole text.
 fn times_in_cut(supervision: &Object, length: Option<Seconds>) -> Result<(f64, Option<Seconds>), IssueKind> {
     let from = supervision.number("start")?.unwrap_or(0.0);
-    let duration = supervision.seconds("duration")?;
+    let duration = known_duration(supervision)?;
     let Some(Seconds(length)) = length else { return Ok((from, duration)) };
     let to = duration.map_or(length, |duration| from + duration.0);
     if from < -CUT_TOLERANCE || to > length + CUT_TOLERANCE {
@@ -156,6 +156,14 @@ fn times_in_cut(supervision: &Object, length: Option<Seconds>) -> Result<(f64, O
     match duration {
         Some(_) if from >= 0.0 && to <= length => Ok((from, duration)),
         _ => Ok((from.max(0.0), Some(Seconds(to.min(length) - from.max(0.0))))),
+    }
+}
+
+/// Returns the duration of a cut or a supervision; `None` where it has no such key. Null says that it is not known.
+fn known_duration(object: &Object) -> Result<Option<Seconds>, IssueKind> {
+    match object.seconds("duration")? {
+        None if object.has("duration") => Err(IssueKind::UnknownDuration),
+        duration => Ok(duration),
     }
 }
 
@@ -241,6 +249,6 @@ fn supervision(line: &str, known: &HashMap<String, (PathBuf, Result<Recording, I
     let audio = recording.audio(&object.counts("channel"), folder, in_shar).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
     let to_the_end = || Some(Seconds(recording.duration?.0 - start));
-    let duration = object.seconds("duration").map_err(with_id)?.or_else(to_the_end);
+    let duration = known_duration(&object).map_err(with_id)?.or_else(to_the_end);
     supervised(&object, id.clone(), &audio, start, duration)
 }

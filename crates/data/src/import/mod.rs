@@ -48,6 +48,7 @@ mod parquet;
 mod webdataset;
 
 mod detect;
+mod index;
 
 use std::io;
 use std::path::Path;
@@ -56,6 +57,7 @@ use plimsoll_core::regular_file_metadata;
 
 pub use error::ImportError;
 pub use format::Format;
+pub use index::{IndexError, ListIndex, index_list};
 pub(crate) use listing::OWN_ID;
 pub use listing::{Entry, ImportOptions, Listing};
 
@@ -78,6 +80,21 @@ pub(crate) fn read_lists(path: &Path, options: &ImportOptions) -> Result<Importe
         regular_file_metadata(path).map_err(|source| unreadable(path, source))?;
     }
     let format = options.format.or_else(|| Format::detect(path)).ok_or_else(|| detect::unknown(path))?;
+    // An index holds what is read without any option.
+    let plain = ImportOptions { format: options.format, ..ImportOptions::default() };
+    if format == Format::Manifest
+        && *options == plain
+        && let Some(list) = manifest::in_folder(path)
+        && let Some(entries) = index::open(&list)
+    {
+        let root = ListingBuilder::new(format, path, options).root;
+        return Ok(Imported { format, root, entries, duplicates: vec![], issues: vec![], more_issues: 0 });
+    }
+    read_listed(format, path, options)
+}
+
+/// Reads the lists of a corpus of a format into a table, without an index.
+fn read_listed(format: Format, path: &Path, options: &ImportOptions) -> Result<Imported, ImportError> {
     let mut builder = ListingBuilder::new(format, path, options);
     let read = match format {
         Format::Manifest => manifest::read,

@@ -5,6 +5,7 @@ mod damaged;
 mod detection;
 mod good;
 mod hostile;
+mod index;
 mod lhotse;
 mod mutated;
 mod parquet;

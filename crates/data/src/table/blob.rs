@@ -32,6 +32,15 @@ enum Block {
     Mapped(Mmap),
 }
 
+impl Block {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::Mapped(map) => map,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct TemporaryFile {
     file: File,
@@ -77,13 +86,24 @@ impl Blob {
         }
     }
 
+    /// Makes a blob of blocks in a file.
+    pub(super) fn from_blocks(blocks: Vec<Mmap>) -> Self {
+        Self { blocks: blocks.into_iter().map(Block::Mapped).collect(), ..Self::default() }
+    }
+
+    /// Returns the blocks in order.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &[u8]> {
+        self.blocks.iter().map(Block::bytes)
+    }
+
+    /// Returns the bytes of a block from a position on; `None` behind the end.
+    pub(super) fn get(&self, position: Position) -> Option<&[u8]> {
+        self.blocks.get((position >> 32) as usize)?.bytes().get(position as u32 as usize..)
+    }
+
     /// Returns the bytes of a block from a position on.
     pub(super) fn from(&self, position: Position) -> &[u8] {
-        let bytes: &[u8] = match &self.blocks[(position >> 32) as usize] {
-            Block::Memory(bytes) => bytes,
-            Block::Mapped(map) => map,
-        };
-        &bytes[position as u32 as usize..]
+        &self.blocks[(position >> 32) as usize].bytes()[position as u32 as usize..]
     }
 
     fn stored(&mut self, mut bytes: Vec<u8>) -> Block {
@@ -163,11 +183,31 @@ impl<'a> Parts<'a> {
         }
     }
 
+    /// Returns the next part of bytes that may be anything; `None` if it does not end.
+    pub(super) fn checked_part(&mut self) -> Option<&'a [u8]> {
+        let (mut count, mut shift) = (0_usize, 0);
+        loop {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            count |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                let (part, rest) = self.0.split_at_checked(count)?;
+                self.0 = rest;
+                return Some(part);
+            }
+            if shift > 28 {
+                return None;
+            }
+        }
+    }
+
     pub(super) fn text(&mut self) -> &'a str {
         let text = self.part();
         debug_assert!(std::str::from_utf8(text).is_ok(), "texts are written as UTF-8");
-        // SAFETY: `Record::write` is the only writer, and its texts are `str`. They lie in memory or in a file without a
-        // name, which nothing else writes. To check them each time took a twentieth of the start on a long list.
+        // SAFETY: `Record::write` is the only writer, and its texts are `str`. They lie in memory, in a file without a name,
+        // which nothing else writes, or in an index whose texts were checked when it was opened, and which is replaced and
+        // never changed. To check them each time took a twentieth of the start on a long list.
         unsafe { std::str::from_utf8_unchecked(text) }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum DataCommand {
     Cache(CacheArgs),
     /// Write a corpus into shards, of WebDataset, Lhotse Shar or Parquet, which are read without unpacking
     Pack(PackArgs),
+    /// Make the index of a long list, from which runs start without reading the list
+    Index(IndexArgs),
     /// Cut a long recording with its known text into utterances to train on, and leave out what it does not say
     Segment(SegmentArgs),
 }
@@ -197,6 +199,20 @@ pub(crate) struct PackArgs {
     #[arg(long)]
     pub(super) json: bool,
     /// The configuration; it can name the corpus.
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
+}
+
+/// Arguments of `data index`.
+#[derive(Debug, Args)]
+pub(crate) struct IndexArgs {
+    /// List of JSON lines as `data import` writes it, or its folder. Default: `data.manifest` of the configuration.
+    #[arg(value_name = "LIST")]
+    pub(super) list: Option<PathBuf>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// The configuration; it can name the list.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
 }

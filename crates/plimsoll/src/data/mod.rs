@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod cache;
+mod index;
 mod pack;
 mod page;
 mod report;
@@ -43,6 +44,7 @@ impl DataCommand {
             Self::Bench(args) => bench::bench(&args),
             Self::Cache(args) => cache::cache(&args),
             Self::Pack(args) => pack::run(&args),
+            Self::Index(args) => index::run(&args),
             Self::Segment(args) => segment::run(&args),
         }
     }

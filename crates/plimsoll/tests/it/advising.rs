@@ -161,7 +161,7 @@ fn a_lost_output_leaves_no_folder_of_a_trial() {
 fn stress_judges_a_run_that_fails() {
     let dir = TestFolder::new();
     let args =
-        [&["stress", "--seconds", "30", "--json"], &flags(&["--set", "training.learning_rate=1e30"])[..]].concat();
+        [&["stress", "--seconds", "30", "--json"], &flags(&["--set", "training.learning_rate=1000"])[..]].concat();
     let output = dir.run(&args);
     assert_eq!(output.code, Some(2), "{}", output.stderr);
     let report: Value = serde_json::from_str(&output.stdout).unwrap();

@@ -147,4 +147,10 @@ fn optimize_writes_keys_that_flags_set() {
     assert_eq!(dir.run(&["gpu-info", "--max-memory", "lots"]).code, Some(2));
     assert_eq!(dir.run(&[&["train", "--device", "3", "--backend", "cpu", "--dry-run"], SMALL].concat()).code, Some(2));
     assert_eq!(dir.run(&["corpus", "make", "--out", "c", "--speakers", "50", "--utterances", "10"]).code, Some(2));
+    dir.write("full/metadata.csv", "precious");
+    let make = ["corpus", "make", "--out", "full", "--speakers", "2", "--utterances", "4", "--force"];
+    let refused = dir.run(&make[..8]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("full is not empty"), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(dir.path("full/metadata.csv")).unwrap(), "precious");
+    dir.run(&make).success();
 }

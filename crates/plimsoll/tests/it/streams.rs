@@ -70,7 +70,7 @@ const COMMANDS: [&[&str]; 43] = [
     &["data", "check", "wavs/..", "--page", "page.html", "--force"],
     &["data", "stats", "wavs/.."],
     &["data", "cache", "kept", "--clear"],
-    &["corpus", "make", "--out", "made", "--utterances", "2"],
+    &["corpus", "make", "--out", "made", "--utterances", "2", "--force"],
     &["config", "print"],
     &["config", "path"],
 ];

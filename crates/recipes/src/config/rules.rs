@@ -16,6 +16,7 @@ pub(super) struct Rule {
 pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
     ("data.batch_size", "data.batch_seconds"),
     ("training.micro_batch", "training.gradient_accumulation_steps"),
+    ("training.gradient_accumulation_steps", "data.batch_seconds"),
     ("training.max_memory", "training.max_memory_fraction"),
 ];
 
@@ -36,6 +37,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["model.decoder_kernel"], violation: decoder_kernel_even },
     Rule { keys: &["model.vocoder_kernel"], violation: vocoder_kernel_even },
     Rule { keys: &["model.subsampling"], violation: subsampling_not_power_of_two },
+    Rule { keys: &["features.n_mels", "model.subsampling"], violation: too_few_features },
     Rule { keys: &["model.d_model", "model.attention_heads", "model.positions"], violation: width_odd },
     Rule { keys: &["model.conv_norm_groups", "model.d_model"], violation: width_not_divisible_by_groups },
     Rule { keys: &["model.max_attention_sequence_length", "model.attention"], violation: truncation_without_length },
@@ -132,6 +134,15 @@ fn vocoder_kernel_even(config: &RunConfig) -> Option<String> {
 fn subsampling_not_power_of_two(config: &RunConfig) -> Option<String> {
     let factor = config.model.subsampling;
     (!factor.is_power_of_two()).then(|| format!("`model.subsampling` is {factor}, expected 1, 2, 4 or 8"))
+}
+
+/// Each halving is a convolution over three neighbors without padding.
+fn too_few_features(config: &RunConfig) -> Option<String> {
+    let (factor, features) = (config.model.subsampling, config.features.n_mels?);
+    let least = (0..factor.max(1).ilog2()).fold(1, |least, _| 2 * least + 1);
+    (config.task == Task::Asr && features < least).then(|| {
+        format!("`features.n_mels` is {features}, expected at least {least}, as `model.subsampling` is {factor}")
+    })
 }
 
 fn width_odd(config: &RunConfig) -> Option<String> {

@@ -8,6 +8,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::{AUDIO, TEXT};
+use crate::import::builder::MAX_SECONDS;
 
 mod plain;
 
@@ -152,7 +153,7 @@ fn fields<'de, M: MapAccess<'de>>(mut map: M) -> Result<Option<Fields<'de>>, M::
 impl Times {
     /// Returns `None` for a number that is no time.
     fn new(offset: Option<f64>, duration: Option<f64>) -> Option<Self> {
-        let is_time = |time: &Option<f64>| time.is_none_or(|time| time.is_finite() && time >= 0.0);
+        let is_time = |time: &Option<f64>| time.is_none_or(|time| (0.0..=MAX_SECONDS).contains(&time));
         let times = Self { offset: Seconds(offset.unwrap_or_default()), duration: duration.map(Seconds) };
         (is_time(&offset) && is_time(&duration)).then_some(times)
     }

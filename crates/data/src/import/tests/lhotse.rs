@@ -68,6 +68,24 @@ fn resampling_below_the_file_is_counted() {
 }
 
 #[test]
+fn a_duration_of_null_is_an_issue() {
+    let audio = folder().join("mono.flac").canonicalize().unwrap();
+    let cut = |id: &str, duration: &str, spoken: &str| {
+        format!(
+            "{{\"id\": \"{id}\", \"start\": 0{duration}, \"channel\": 0, \"supervisions\": [{{\"start\": 0{spoken}, \"text\": \"one\"}}], \
+             \"recording\": {{\"sources\": [{{\"type\": \"file\", \"channels\": [0], \"source\": {audio:?}}}], \"sampling_rate\": 8000}}}}"
+        )
+    };
+    let (known, null) = (r#", "duration": 1"#, r#", "duration": null"#);
+    let lines =
+        [cut("whole", known, known), cut("cut", null, known), cut("both", null, null), cut("text", known, null)];
+    let folder = write(&[("cuts.jsonl", lines.join("\n").as_bytes())]);
+    let manifest = Manifest::read(folder.path()).unwrap();
+    let ids: Vec<&str> = manifest.utterances.iter().map(|utterance| utterance.id).collect();
+    assert_eq!((ids, counts(&manifest)), (vec!["whole"], [("unknown duration", 3)].into()), "{:?}", manifest.issues);
+}
+
+#[test]
 fn wrong_sample_rate_is_an_issue_at_every_depth() {
     let audio = folder().join("mono.flac").canonicalize().unwrap();
     let cut = |id: &str, recording: &str| {

@@ -53,7 +53,7 @@ section! {
         /// Number of steps after which memory may be returned; see `training.enable_memory_cleanup`.
         memory_cleanup_interval: u64 = 10, Kind::long_count(1);
         /// Highest learning rate, reached at the end of the warm-up.
-        learning_rate: f64 = 1.5e-3, Kind::Number(Interval::POSITIVE);
+        learning_rate: f64 = 1.5e-3, Kind::Number(Interval(Excluded(0.0), Included(1000.0)));
         /// Number of steps in which the learning rate rises from zero to `training.learning_rate`.
         warmup_steps: u64 = 200, Kind::long_count(0);
         /// How the learning rate changes after the warm-up: `constant`, `cosine`, `inverse_sqrt`, `noam` (the same curve as
