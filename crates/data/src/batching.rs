@@ -5,6 +5,7 @@ mod split;
 use std::num::NonZeroU32;
 
 use plimsoll_core::{Frames, Grid, Key, SampleId, Seconds};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use split::split_window;
@@ -98,7 +99,9 @@ impl BatchingConfig {
 /// The batches are in the order of an [`Epoch`], window after window.
 pub fn epoch_batches(samples: &[SampleMeta], config: &BatchingConfig, seed: Key, epoch: u64) -> Vec<Vec<usize>> {
     let epoch = config.epoch(samples, &config.grid(samples), seed, epoch);
-    (0..epoch.windows()).flat_map(|window| epoch.batches(samples, window)).collect()
+    // On all threads: to deal eight million samples took a third of a start.
+    let windows = (0..epoch.windows()).into_par_iter().map(|window| epoch.batches(samples, window));
+    windows.collect::<Vec<_>>().into_iter().flatten().collect()
 }
 
 /// One pass over the samples, in windows. To resume in the middle, only the current window must be made.
