@@ -164,8 +164,7 @@ impl BatchSource for Loader {
     /// Batches of a number of utterances give every epoch an equal number of batches; with batches of a number of
     /// seconds, other epochs have a few more or less.
     fn batches_in_epoch(&self) -> u64 {
-        let count = || self.schedule.windows(self.first_epoch).map(|batches| batches.len() as u64).sum();
-        *self.batches_in_epoch.get_or_init(count)
+        *self.batches_in_epoch.get_or_init(|| self.schedule.batches_in_epoch(self.first_epoch))
     }
 
     fn recycle(&mut self, batch: HostBatch) {

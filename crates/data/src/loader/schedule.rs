@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_core::{Grid, Key, Position};
+use rayon::prelude::*;
 
 use super::config::{Mode, Shard};
 use crate::batching::{BatchingConfig, Epoch, SampleMeta, ordered_batches};
@@ -28,11 +29,11 @@ pub(super) struct Job {
 }
 
 impl Schedule {
-    /// Returns the batches of an epoch, window by window.
-    pub(super) fn windows(&self, epoch: u64) -> impl Iterator<Item = Vec<Vec<usize>>> + use<'_> {
+    /// Counts the batches of epoch number `epoch`, on all threads.
+    pub(super) fn batches_in_epoch(&self, epoch: u64) -> u64 {
         let epoch = self.shuffled(epoch);
         let windows = epoch.as_ref().map_or(1, Epoch::windows);
-        (0..windows).map(move |window| self.window(epoch.as_ref(), window))
+        (0..windows).into_par_iter().map(|window| self.window(epoch.as_ref(), window).len() as u64).sum()
     }
 
     /// Shuffles epoch number `epoch`; `None` for an evaluation, which keeps the order of the data set.
