@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use plimsoll_core::Bytes;
 
 use crate::page::{best_page, room};
-use crate::pools::{LargeTensors, Pools, SMALL_MAX, Slot};
+use crate::pools::{Pools, SMALL_MAX, Slot};
 use crate::run_memory::StepMemory;
 use crate::timeline::{Allocation, Owner, Timeline};
 use crate::trace::Trace;
@@ -150,35 +150,6 @@ impl PoolRun<'_> {
         Bytes(self.simulated((Bytes(0), 0..=SMALL_MAX), step, None, u64::MAX).most + self.outside(step))
     }
 
-    /// Computes the most memory in use at once in tensors that are not small: what no choice of pages can save.
-    fn in_use(
-        &self,
-        changes: &[u32],
-        weights: impl Iterator<Item = u64>,
-        state: impl Iterator<Item = u64>,
-        step: StepMemory,
-    ) -> LargeTensors {
-        let mut largest = 0;
-        let mut sum_of = |sizes: &mut dyn Iterator<Item = u64>| {
-            let large = sizes.filter(|&size| size > SMALL_MAX).inspect(|&size| largest = largest.max(size));
-            large.sum::<u64>()
-        };
-        let (weights, state) = (sum_of(&mut { weights }), sum_of(&mut { state }));
-        let (mut live, mut peak) = (0, 0);
-        for &change in changes {
-            let size = self.sizes[(change / 2) as usize];
-            // Without a branch for births and deaths, which follow each other without a pattern.
-            let size = if size > SMALL_MAX { size } else { 0 };
-            live = if change % 2 == 1 { live + size } else { live - size };
-            peak = peak.max(live);
-        }
-        let gradients = live;
-        let micro_batches = peak.max(if step.micro_batches > 1 { gradients + peak } else { 0 });
-        let kept = if step.state_bits == 0 { 0 } else { gradients };
-        let most = weights + (weights + gradients + state).max(kept + state + micro_batches);
-        LargeTensors { most, largest: largest.max(self.largest()) }
-    }
-
     /// Computes the memory outside of the pools.
     fn outside(&self, step: StepMemory) -> u64 {
         let for_reads = if self.reads > 0 { FOR_READS } else { 0 };
@@ -197,21 +168,13 @@ impl PoolRun<'_> {
         let mut run = PoolSimulation::new(sizes, limit);
         run.preallocate(page.0, self.largest());
         let weights = || self.lives.weights.iter().map(|&index| self.sizes[index as usize]);
+        let first_weights = run.reserve_all(weights());
         let changes = run.changes(self.lives, self.sizes);
+        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
         let f32_bits = 8 * size_of::<f32>() as u64;
         // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
         let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
-        let state = || self.parameters.iter().map(|&values| beside.state_of(values).0);
-        if limit < u64::MAX {
-            let least = run.pools.least(self.in_use(&changes, weights(), state(), step));
-            if least > limit {
-                run.most = least;
-                return run;
-            }
-        }
-        let first_weights = run.reserve_all(weights());
-        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
-        run.reserve_all(state());
+        run.reserve_all(self.parameters.iter().map(|&values| beside.state_of(values).0));
         run.reserve_all(weights());
         run.free_all(first_weights);
         if step.state_bits == 0 {

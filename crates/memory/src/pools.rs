@@ -32,15 +32,6 @@ impl Slot {
     pub(crate) const NONE: Self = Self { pool: u32::MAX, page: 0, start: 0, size: 0 };
 }
 
-/// Memory in tensors that are not small.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LargeTensors {
-    /// Most bytes in use at once.
-    pub(crate) most: u64,
-    /// Bytes of the largest.
-    pub(crate) largest: u64,
-}
-
 /// Memory pools of a device. The first pool is for small allocations, the last pool for all other allocations. Pools
 /// between these two are old and only free pages.
 #[derive(Debug)]
@@ -71,13 +62,6 @@ impl Pools {
         let (page, start, added) = self.pools[pool].reserve(size);
         self.reserved += added;
         Slot { pool: pool as u32, page: page as u32, start, size }
-    }
-
-    /// Computes the least memory that holds `tensors` in pages of the newest pool; 0 if they may need larger pages.
-    pub(crate) fn least(&self, tensors: LargeTensors) -> u64 {
-        let newest = &self.pools[self.pools.len() - 1];
-        let pages = tensors.most.div_ceil(newest.room());
-        if tensors.largest > newest.room() { 0 } else { pages * newest.page_size }
     }
 
     /// Frees the allocation at `slot`.
