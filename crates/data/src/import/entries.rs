@@ -180,18 +180,18 @@ impl Entries {
         self.table.finish();
     }
 
-    /// Returns the line of each utterance in bytes, and whether one has a duration; `None` if an index cannot hold the
-    /// entries: it has those of one list, in its order.
-    pub(super) fn indexed(&self) -> Option<(Vec<u8>, bool)> {
+    /// Returns the line of each utterance in bytes; `None` if an index cannot hold the entries: it has those of one list, in
+    /// its order, with their durations.
+    pub(super) fn indexed(&self) -> Option<Vec<u8>> {
         let is_plain = self.order.is_none() && self.files.files.len() == 1 && !self.table.has_rates();
         let has_all = || (0..self.len() as Row).all(|row| self.table.duration(row).is_some());
         let lines = || self.places.iter().flat_map(|(_, line)| line.to_le_bytes()).collect();
-        (is_plain && has_all()).then(|| (lines(), self.has_durations))
+        (is_plain && has_all()).then(lines)
     }
 
     /// Makes the entries of `list` of its index: the lines, and the sections of the table. `None` if they make no sense.
-    pub(super) fn from_index(list: &Path, lines: &[u8], table: Vec<Mmap>, has_durations: bool) -> Option<Self> {
-        let mut entries = Self { table: Table::from_sections(table)?, has_durations, ..Self::default() };
+    pub(super) fn from_index(list: &Path, lines: &[u8], table: Vec<Mmap>) -> Option<Self> {
+        let mut entries = Self { table: Table::from_sections(table)?, has_durations: true, ..Self::default() };
         let file = entries.file(list);
         let (lines, rest) = lines.as_chunks::<4>();
         entries.places = lines.iter().map(|line| (file, u32::from_le_bytes(*line))).collect();

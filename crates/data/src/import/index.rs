@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
-use plimsoll_core::{open_regular_file, replace_file};
+use plimsoll_core::{open_regular_file, regular_file_metadata, replace_file};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -17,10 +17,13 @@ use super::entries::Entries;
 use super::error::ImportError;
 use super::format::Format;
 use super::listing::ImportOptions;
-use super::{Imported, manifest, read_listed};
+use super::walk::folder_of;
+use super::{Imported, manifest, read_listed, unreadable};
 
 /// First bytes of an index. The number is the version of the format.
 const MAGIC: [u8; 8] = *b"PLMIDX01";
+/// Number of them that every version has.
+const SAME_IN_ALL: usize = 6;
 /// Largest header, in bytes. That of four billion utterances is smaller.
 const MAX_HEADER_BYTES: u64 = 64 << 20;
 /// Ending of the name of an index, behind the name of its list.
@@ -30,7 +33,6 @@ const ENDING: &str = ".index";
 #[derive(Serialize, Deserialize)]
 struct Header {
     list: ListIdentity,
-    has_durations: bool,
     /// Lines, and then the sections of the table.
     sections: Vec<Section>,
 }
@@ -77,8 +79,11 @@ pub enum IndexError {
     /// The list was written while it was read.
     #[error("{} changed while it was read", .0.display())]
     Changed(PathBuf),
-    /// The list or the index cannot be read or written.
-    #[error("cannot write the index {}", file.display())]
+    /// There is another file in the place of the index.
+    #[error("{} is no index, and is not replaced", .0.display())]
+    Taken(PathBuf),
+    /// The list cannot be read, or the index cannot be written.
+    #[error("cannot make the index {}", file.display())]
     Io {
         /// File of the index.
         file: PathBuf,
@@ -122,27 +127,33 @@ pub struct ListIndex {
 /// When the corpus has another layout, when a line is no whole utterance, or when the index cannot be written.
 pub fn index_list(path: impl AsRef<Path>) -> Result<ListIndex, IndexError> {
     let path = path.as_ref();
-    let options = ImportOptions::default();
+    if !path.is_dir() {
+        regular_file_metadata(path).map_err(|source| unreadable(path, source))?;
+    }
     let found = Format::detect(path).ok_or_else(|| super::detect::unknown(path))?;
     let list = manifest::in_folder(path).filter(|_| found == Format::Manifest);
     let list = list.ok_or_else(|| IndexError::NoList { path: path.into(), found })?;
     let file = index_of(&list);
     let failed = |source| IndexError::Io { file: file.clone(), source };
+    if !may_replace(&file).map_err(failed)? {
+        return Err(IndexError::Taken(file));
+    }
     let before = ListIdentity::of(&list).map_err(failed)?;
-    // As a whole path, so that the paths of audio files hold in every working folder.
-    let whole = list.canonicalize().map_err(failed)?;
-    let Imported { entries, issues, .. } = read_listed(Format::Manifest, &whole, &options)?;
+    // With a whole path, so that the paths of audio files hold in every working folder. Audio lies beside a link, and not
+    // beside the file that it names.
+    let whole = before.folder.join(list.file_name().unwrap_or_default());
+    let Imported { entries, issues, .. } = read_listed(Format::Manifest, &whole, &ImportOptions::default())?;
     if let Some(first) = issues.first() {
         return Err(IndexError::Incomplete { list, first: first.to_string() });
     }
-    let (lines, has_durations) = entries.indexed().ok_or_else(|| {
+    let lines = entries.indexed().ok_or_else(|| {
         let first = "an utterance without a duration".into();
         IndexError::Incomplete { list: list.clone(), first }
     })?;
     let mut sections = vec![Cow::Owned(lines)];
     sections.extend(entries.table().sections());
     let sum = |section: &Cow<'_, [u8]>| Section { bytes: section.len() as u64, sum: xxh3_64(section) };
-    let header = Header { list: before, has_durations, sections: sections.par_iter().map(sum).collect() };
+    let header = Header { list: before, sections: sections.par_iter().map(sum).collect() };
     if ListIdentity::of(&list).map_err(failed)? != header.list {
         return Err(IndexError::Changed(list));
     }
@@ -193,7 +204,7 @@ fn read(mut file: File, list: &Path) -> io::Result<Option<Entries>> {
     }
     let mut text = Vec::new();
     (&mut file).take(length).read_to_end(&mut text)?;
-    let Ok(Header { list: known, has_durations, sections }) = serde_json::from_slice(&text) else { return Ok(None) };
+    let Ok(Header { list: known, sections }) = serde_json::from_slice(&text) else { return Ok(None) };
     if known != ListIdentity::of(list)? {
         return Err(io::Error::other("the list changed since, or was moved"));
     }
@@ -212,13 +223,26 @@ fn read(mut file: File, list: &Path) -> io::Result<Option<Entries>> {
         return Ok(None);
     }
     let lines = maps.remove(0);
-    Ok(Entries::from_index(list, &lines, maps, has_durations))
+    Ok(Entries::from_index(list, &lines, maps))
 }
 
 fn mapped(file: &File, at: u64, bytes: u64) -> io::Result<Mmap> {
     let length = usize::try_from(bytes).map_err(io::Error::other)?;
     // SAFETY: mapped bytes must not change. An index is written under another name, and then replaced as a whole.
     unsafe { MmapOptions::new().offset(at).len(length).map(file) }
+}
+
+/// Returns whether nothing is at `file`, or an index of any version.
+fn may_replace(file: &Path) -> io::Result<bool> {
+    match open_regular_file(file) {
+        Ok(there) => {
+            let mut first = Vec::new();
+            there.take(SAME_IN_ALL as u64).read_to_end(&mut first)?;
+            Ok(first == MAGIC[..SAME_IN_ALL])
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the file of the index of `list`.
@@ -230,8 +254,7 @@ fn index_of(list: &Path) -> PathBuf {
 
 impl ListIdentity {
     fn of(list: &Path) -> io::Result<Self> {
-        let (metadata, whole) = (std::fs::metadata(list)?, list.canonicalize()?);
-        let folder = whole.parent().map(Path::to_path_buf).unwrap_or_default();
+        let (metadata, folder) = (std::fs::metadata(list)?, folder_of(list).canonicalize()?);
         Ok(Self { bytes: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()), folder })
     }
 }

@@ -26,6 +26,9 @@ pub(super) fn run(args: &IndexArgs) -> Result<ExitCode, Failure> {
             let import = command(&format!("data import {} --out NEW", list.display()));
             return Err(Failure::invalid(error_chain(&error), format!("`{import}` writes a list of what can be used")));
         }
+        Err(error @ IndexError::Taken(_)) => {
+            return Err(Failure::invalid(error_chain(&error), "move that file away, or rename the list"));
+        }
         Err(error @ IndexError::Changed(_)) => return Err(error).failed(),
         made => made.invalid()?,
     };

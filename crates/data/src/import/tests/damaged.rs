@@ -289,3 +289,21 @@ fn a_damaged_folder_keeps_its_readable_lines() {
     ! c.txt: it has no audio: no audio file of the same name lies beside it
     "#);
 }
+
+#[test]
+fn times_beyond_three_years_are_issues() {
+    let line = |id: &str, times: &str| {
+        format!("{{\"id\": \"{id}\", \"audio_filepath\": \"a.wav\", \"text\": \"one\", {times}}}\n")
+    };
+    let lines = [
+        line("good", "\"offset\": 9e7, \"duration\": 1.5"),
+        line("late", "\"offset\": 1e300, \"duration\": 1.5"),
+        line("long", "\"duration\": 2e8"),
+    ];
+    let folder = write(&[("manifest.jsonl", lines.concat().as_bytes())]);
+    let listing = import(folder.path(), &ImportOptions::default()).unwrap();
+    assert_eq!(listing.entries.iter().map(|entry| &*entry.id).collect::<Vec<_>>(), ["good"]);
+    let issues: Vec<String> = listing.issues.iter().map(ToString::to_string).collect();
+    assert!(listing.issues.iter().all(|issue| issue.kind.name() == "wrong time"), "{issues:?}");
+    assert!(issues.len() == 2 && issues.iter().all(|issue| issue.len() < 200), "{issues:?}");
+}

@@ -85,6 +85,35 @@ fn an_index_is_of_one_state_and_place_of_its_list() {
 }
 
 #[test]
+fn audio_lies_beside_a_link_to_a_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = ["a", "b"].map(|name| folder.path().join(name));
+    fs::create_dir(&a).unwrap();
+    fs::create_dir(&b).unwrap();
+    list(&a, 9, 4);
+    std::os::unix::fs::symlink(a.join("manifest.jsonl"), b.join("manifest.jsonl")).unwrap();
+    let listed = read(&b);
+    index_list(&b).unwrap();
+    assert_eq!(read(&b), listed);
+    assert!(listed.entries.iter().all(|entry| entry.audio.starts_with(&b)));
+}
+
+#[test]
+fn nothing_but_an_index_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    list(folder.path(), 3, 1);
+    let file = folder.path().join("manifest.jsonl.index");
+    fs::write(&file, "precious").unwrap();
+    assert!(matches!(index_list(folder.path()), Err(IndexError::Taken(_))));
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    fs::remove_file(&file).unwrap();
+    index_list(folder.path()).unwrap();
+    index_list(folder.path()).unwrap();
+    let error = index_list(folder.path().join("nowhere.jsonl")).unwrap_err().to_string();
+    assert!(error.ends_with("nowhere.jsonl does not exist"), "{error}");
+}
+
+#[test]
 fn lists_that_are_not_whole_get_no_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list.jsonl");
