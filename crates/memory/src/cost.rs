@@ -128,7 +128,12 @@ fn costs_nothing(operation: &OperationIr) -> bool {
         _ => matches!(
             CustomOp::parse(operation),
             Some(
-                CustomOp::Mark(_) | CustomOp::Sent | CustomOp::Contiguous | CustomOp::Upload | CustomOp::Scratch { .. }
+                CustomOp::Mark(_)
+                    | CustomOp::Sent
+                    | CustomOp::Tape { .. }
+                    | CustomOp::Contiguous
+                    | CustomOp::Upload
+                    | CustomOp::Scratch { .. }
             )
         ),
     }

@@ -35,7 +35,7 @@ fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
     let inputs: Vec<Value> = operation.inputs().map(|input| heap.take(input)).collect();
     let outputs: Vec<&TensorIr> = operation.outputs().collect();
     match note {
-        CustomOp::Mark(_) | CustomOp::Sent => {}
+        CustomOp::Mark(_) | CustomOp::Sent | CustomOp::Tape { .. } => {}
         CustomOp::Scratch { bytes, .. } => {
             let scratch = heap.scratch(bytes as usize);
             heap.free(scratch);

@@ -37,8 +37,9 @@ pub fn operation_costs<S: Traceable>(
     let recording = record(traceable, shape, choice, rules)?;
     let (mut costs, mut has_begun) = (BTreeMap::<_, OperationCost>::new(), false);
     for operation in &recording.operations {
-        if let Some(CustomOp::Mark(_)) = CustomOp::parse(operation) {
-            has_begun = true;
+        let note = CustomOp::parse(operation);
+        has_begun |= matches!(note, Some(CustomOp::Mark(_)));
+        if let Some(CustomOp::Mark(_) | CustomOp::Tape { .. }) = note {
             continue;
         }
         if !has_begun {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key, Remat};
+use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key};
 use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
 use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -57,9 +57,6 @@ struct LiveTensors {
     gradients: Vec<TensorId>,
     batch: Vec<TensorId>,
     parameters: Vec<u64>,
-    /// Thousandths of the blocks that are rematerialized; a rematerialized block keeps second handles on its
-    /// parameters.
-    covered_thousandths: usize,
     /// Number of reads from the device for which the loss waits.
     reads: u32,
 }
@@ -104,8 +101,7 @@ pub(crate) fn record<S: Traceable>(
     rules: BackendRules,
 ) -> Result<Recording, TraceError> {
     let batch = traceable.batch(shape);
-    let mut live = LiveTensors { covered_thousandths: covered_thousandths(choice.remat), ..LiveTensors::default() };
-    let mut sent = None;
+    let (mut live, mut sent) = (LiveTensors::default(), None);
     let operations = capture(rules.played(), |recorder| {
         let task = traceable.init(recorder.device());
         live.weights = weights(recorder, &task);
@@ -190,9 +186,12 @@ pub(crate) fn replay_on(
     let mut phase = None;
     let handles = rules.handle_bytes();
     heap.begin("parameter handles");
-    let copies = live.weights.len() * (1000 + live.covered_thousandths) / 1000;
-    let _handles = heap.scratch(copies * handles.parameter);
+    let _handles = heap.scratch(live.weights.len() * handles.parameter);
+    // Number of rematerialized blocks, one inside of the other, whose first pass runs.
+    let mut blocks = 0_u32;
     let is_lasting = |id: TensorId| lasting.contains(&id);
+    // Tensors that depend on a parameter: autodiff follows them.
+    let mut tracked: FxHashSet<TensorId> = live.weights.iter().copied().collect();
     let mut fusion = FusionGroup::default();
     for (index, operation) in operations.iter().enumerate() {
         let note = CustomOp::parse(operation);
@@ -204,6 +203,12 @@ pub(crate) fn replay_on(
             }
             continue;
         }
+        if let Some(CustomOp::Tape { is_on, parameters }) = note {
+            blocks = if is_on { blocks.saturating_sub(1) } else { blocks + 1 };
+            heap.begin("parameter handles");
+            let _again = heap.scratch(parameters as usize * handles.parameter);
+            continue;
+        }
         heap.begin(operation_name(operation));
         if phase.is_some() {
             count(operation);
@@ -212,9 +217,12 @@ pub(crate) fn replay_on(
             fusion.apply(&mut heap, operation, index, &last, &is_lasting);
             continue;
         };
-        if phase == Some(Phase::Forward) {
-            // Rematerialized blocks leave no operations on the tape. About half of all operations are outside of blocks.
-            let _node = heap.scratch(handles.operation * (1000 - live.covered_thousandths / 2) / 1000);
+        let is_tracked = phase == Some(Phase::Forward) && operation.inputs().any(|input| tracked.contains(&input.id));
+        if is_tracked {
+            tracked.extend(operation.outputs().map(|output| output.id));
+        }
+        if is_tracked && blocks == 0 {
+            let _node = heap.scratch(handles.operation);
         }
         flex::apply(&mut heap, operation, threads);
         let mut done = |id: TensorId| {
@@ -255,17 +263,6 @@ fn made_between(operations: &[OperationIr], (start, end): (TensorId, TensorId)) 
         }
     }
     made.into_iter().collect()
-}
-
-/// Estimates how many thousandths of the blocks of a model `remat` rematerializes. An estimate suffices, because only
-/// the bytes of bookkeeping for parameters and operations depend on it.
-fn covered_thousandths(remat: Remat) -> usize {
-    match remat {
-        Remat::None => 0,
-        Remat::Half => 500,
-        Remat::First(blocks) => (blocks as usize * 80).min(1000),
-        Remat::All => 1000,
-    }
 }
 
 fn phase_of(mark: &str) -> Option<Phase> {

@@ -115,7 +115,7 @@ pub fn capture(
             set_dtypes(simulated, &device);
             let tape = device.clone().autodiff();
             let session = CaptureSession { anchor: Tensor::zeros([1], &tape), device: tape };
-            ANCHOR.replace((simulated == SimulatedDevice::Gpu).then(|| session.anchor.clone()));
+            ANCHOR.replace(Some((simulated, session.anchor.clone())));
             work(&session);
             ANCHOR.take();
             scope.complete([], [])
@@ -166,14 +166,13 @@ pub fn is_capture_device(device: &Device) -> bool {
 
 thread_local! {
     static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
-    /// Tensor of the capture of a GPU on this thread, through which it is reached.
-    static ANCHOR: RefCell<Option<Tensor<1>>> = const { RefCell::new(None) };
+    /// Device that the capture on this thread simulates, and a tensor of it, through which the capture is reached.
+    static ANCHOR: RefCell<Option<(SimulatedDevice, Tensor<1>)>> = const { RefCell::new(None) };
 }
 
 /// Records that what is queued is sent, if this thread runs [`capture`] and the capture simulates a GPU.
 pub(crate) fn record_sending() {
-    let anchor = ANCHOR.with_borrow(Clone::clone);
-    if let Some(anchor) = anchor {
+    if let Some((SimulatedDevice::Gpu, anchor)) = ANCHOR.with_borrow(Clone::clone) {
         Capture::plain(anchor).client.register_op(custom("sent", "", Vec::new(), Vec::new(), 0));
     }
 }
@@ -221,6 +220,14 @@ pub enum CustomOp<'a> {
     Mark(&'a str),
     /// The operations so far are sent to the device, and none of them is fused with a later one.
     Sent,
+    /// The operations between a note with `is_on: false` and the next with `true` leave nothing on the tape of autodiff: the
+    /// first pass of a rematerialized block. Such pairs can be inside of each other. Only a capture of the CPU has them.
+    Tape {
+        /// Whether the operations from here on are on the tape again.
+        is_on: bool,
+        /// Number of parameters of the block that begins, of which the tape keeps second handles.
+        parameters: u64,
+    },
     /// Operation that makes the values of its input contiguous: the output is a copy if they are not contiguous,
     /// otherwise the input itself.
     Contiguous,
@@ -246,6 +253,8 @@ pub enum CustomOp<'a> {
 }
 
 const PREFIX: &str = "plimsoll.";
+/// Name of the note before operations that leave nothing on the tape.
+const OFF: &str = "off";
 
 impl<'a> CustomOp<'a> {
     /// Parses `operation` as an operation that this crate records; `None` if it is one of Burn's operations.
@@ -259,6 +268,7 @@ impl<'a> CustomOp<'a> {
         match kind {
             "mark" => Some(Self::Mark(name)),
             "sent" => Some(Self::Sent),
+            "tape" => Some(Self::Tape { is_on: name != OFF, parameters: bytes }),
             "contiguous" => Some(Self::Contiguous),
             "make" => Some(Self::Make(name)),
             "upload" => Some(Self::Upload),
@@ -278,6 +288,21 @@ pub fn record_scratch<const D: usize>(tensor: &Tensor<D>, name: &str, bytes: usi
         let tensor = Capture::plain(tensor.clone());
         tensor.client.register_op(custom("scratch", name, Vec::new(), Vec::new(), bytes));
     }
+}
+
+/// Does `work`, the first pass of a rematerialized block, whose operations leave nothing on the tape of autodiff. Records
+/// that if this thread runs [`capture`] and the capture simulates the CPU: for each operation on the tape, autodiff keeps
+/// host memory until the backward pass. `parameters` counts the parameters of the block.
+pub(crate) fn off_tape<R>(parameters: impl FnOnce() -> usize, work: impl FnOnce() -> R) -> R {
+    let recorder = || match ANCHOR.with_borrow(Clone::clone) {
+        Some((SimulatedDevice::Cpu, anchor)) => Some(Capture::plain(anchor).client.clone()),
+        _ => None,
+    };
+    let Some(client) = recorder() else { return work() };
+    client.register_op(custom("tape", OFF, Vec::new(), Vec::new(), parameters()));
+    let result = work();
+    client.register_op(custom("tape", "on", Vec::new(), Vec::new(), 0));
+    result
 }
 
 /// Creates an integer tensor of `shape` in place of data copied from the host, if `device` is a capture device;
@@ -400,7 +425,7 @@ mod tests {
     }
 
     fn custom_ops(operations: &[OperationIr]) -> Vec<CustomOp<'_>> {
-        let is_note = |op: &CustomOp<'_>| matches!(op, CustomOp::Contiguous | CustomOp::Sent);
+        let is_note = |op: &CustomOp<'_>| matches!(op, CustomOp::Contiguous | CustomOp::Sent | CustomOp::Tape { .. });
         operations.iter().filter_map(CustomOp::parse).filter(|op| !is_note(op)).collect()
     }
 

@@ -8,7 +8,7 @@ mod tests;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
 use burn_autodiff::NodeId;
@@ -16,6 +16,7 @@ use burn_backend::tensor::FloatTensor;
 
 use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::buffers::BufferSnapshot;
+use crate::capture::off_tape;
 use crate::{FloatMapper, Pass, TensorTree, is_capture_device};
 use leaves::{Leaves, TakeGradient};
 use nodes::{Exit, Outcome, Slots, gradient_root, hub};
@@ -194,7 +195,7 @@ where
     // The first pass runs on the autodiff device, where dropout and batch norm are active, with constants that record
     // no graph.
     let constants = module.clone().map(&mut Leaves::<B>::without_gradients());
-    let outputs = end.value(&constants, block(&constants, kept.clone()));
+    let outputs = off_tape(|| parameters(module), || end.value(&constants, block(&constants, kept.clone())));
     let slots = Slots::default();
     let (module, nodes, grad_output) = (module.clone(), save.nodes, slots.clone());
     let has_values = !is_capture_device(device);
@@ -208,6 +209,19 @@ where
     };
     let hub = hub::<B>(save.guards, Arc::new(run), device);
     outputs.map_floats(&mut Exit { hub, slots })
+}
+
+/// Counts the parameters of `module`.
+fn parameters<M: Module>(module: &M) -> usize {
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, _: &Param<Tensor<D>>) {
+            self.0 += 1;
+        }
+    }
+    let mut count = Count(0);
+    module.visit(&mut count);
+    count.0
 }
 
 /// Mapper over the inputs of a block that runs before the first pass: returns a copy of each input without its graph,
