@@ -8,6 +8,7 @@ use plimsoll_audio::{AudioPart, AudioSource};
 use plimsoll_core::SampleId;
 use rayon::prelude::*;
 
+use crate::known_file::KnownFile;
 use crate::store::KeyBuilder;
 use crate::utterances::Utterances;
 
@@ -62,9 +63,13 @@ pub(crate) fn identities(utterances: &Utterances) -> Vec<AudioIdentity> {
 fn identities_of(utterances: &Utterances, opened_max: usize) -> Vec<AudioIdentity> {
     // A power of two changes seldom as a list grows.
     let every = utterances.len().div_ceil(opened_max).next_power_of_two() as u64;
-    let identity = |last: &mut Option<(PathBuf, bool, AudioIdentity)>, index: usize| {
+    let identity = |(last, container): &mut (Option<(PathBuf, bool, AudioIdentity)>, KnownFile), index: usize| {
         let path = utterances.get(index).audio;
         let is_opened = SampleId::from_name(utterances.id(index)).0.is_multiple_of(every);
+        // The system is asked for each container once, and not for each of its parts.
+        if let (false, Some(size)) = (is_opened, container.length_of_part(path)) {
+            return AudioIdentity { size, content: 0 };
+        }
         // Lists name the parts of a recording one after the other.
         match last {
             Some((known, opened, identity)) if known.as_os_str() == path.as_os_str() && *opened == is_opened => {
@@ -77,7 +82,7 @@ fn identities_of(utterances: &Utterances, opened_max: usize) -> Vec<AudioIdentit
             }
         }
     };
-    (0..utterances.len()).into_par_iter().map_init(|| None, identity).collect()
+    (0..utterances.len()).into_par_iter().map_init(Default::default, identity).collect()
 }
 
 /// Reads the identity of the audio at `path`, with its content if the file `is_opened`.

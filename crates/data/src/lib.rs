@@ -3,6 +3,7 @@
 #![doc = include_str!("../README.md")]
 
 mod issue;
+mod known_file;
 mod utterance;
 
 mod table;

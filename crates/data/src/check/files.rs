@@ -7,17 +7,16 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_core::{Seconds, regular_file_metadata};
+use plimsoll_core::Seconds;
 use rayon::prelude::*;
 use unicode_normalization::UnicodeNormalization;
 
 use super::{CheckDepth, Progress, audio_issue};
 use crate::import::Entries;
 use crate::issue::IssueKind;
+use crate::known_file::KnownFile;
 use crate::table::Row;
-use plimsoll_audio::{
-    AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, PackedPage, audio_info, quick_audio_info,
-};
+use plimsoll_audio::{AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, audio_info, quick_audio_info};
 
 /// What is known about the audio of a listing.
 #[derive(Default)]
@@ -109,7 +108,7 @@ impl AudioFiles {
         };
         let find = |known: &mut KnownFile, &row: &Row| {
             let audio = entries.table().record(row).audio;
-            let found = if known.is_there(audio) { Ok(()) } else { exists(audio) };
+            let found = if known.has(audio) { Ok(()) } else { exists(audio) };
             step();
             found.err().map(|error| (row, audio_issue(&error)))
         };
@@ -164,50 +163,6 @@ impl AudioFiles {
 
 /// Number of files between two reports of progress, where there are many.
 const PROGRESS_STEP: usize = 256;
-
-/// The file that was found last. Lists name the parts of a shard and of a recording one after the other.
-#[derive(Default)]
-struct KnownFile {
-    file: PathBuf,
-    size: u64,
-}
-
-impl KnownFile {
-    /// Returns whether `path` exists; false also if that is not known without a closer look.
-    fn is_there(&mut self, path: &Path) -> bool {
-        let Some((file, end)) = quick_part(path) else {
-            // As bytes: to compare paths part by part takes longer than the rest.
-            if path.as_os_str() != self.file.as_os_str() && exists(path).is_ok() {
-                (self.file, self.size) = (path.into(), 0);
-            }
-            return path.as_os_str() == self.file.as_os_str();
-        };
-        if file.as_os_str() != self.file.as_os_str() {
-            let Ok(metadata) = regular_file_metadata(file) else { return false };
-            (self.file, self.size) = (file.into(), metadata.len());
-        }
-        end <= self.size
-    }
-}
-
-/// Divides the path of a part of a container, `FILE:OFFSET+LENGTH`, into the container and the end of the part. A part of
-/// a compressed page ends with its page.
-fn quick_part(path: &Path) -> Option<(&Path, u64)> {
-    let (file, part) = path.to_str()?.rsplit_once(':')?;
-    let (offset, length) = part.split_once('+')?;
-    let number = |digits: &str| {
-        let is_plain = digits == "0" || !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
-        digits.parse::<u64>().ok().filter(|_| is_plain)
-    };
-    let end = number(offset)?.checked_add(number(length)?)?;
-    if let Some((container, page)) = file.rsplit_once(':')
-        && let Some(page) = PackedPage::parse(page)
-    {
-        let is_inside = end <= page.unpacked && !container.is_empty() && !container.ends_with('/');
-        return is_inside.then_some((Path::new(container), page.offset.checked_add(page.length)?));
-    }
-    (!file.is_empty() && !file.ends_with('/')).then_some((Path::new(file), end))
-}
 
 fn exists(path: &Path) -> Result<(), AudioError> {
     let file = path.into();
