@@ -7,7 +7,7 @@ use plimsoll_core::{BatchError, Bytes, Frames, HostSample, Key, SampleId, Sample
 
 use crate::augment::{Augment, AugmentError};
 use crate::batching::SampleMeta;
-use crate::store::{Store, StoreKey};
+use crate::store::{Store, StoreCounts, StoreKey};
 use crate::utterances::{UtteranceRef, Utterances};
 use plimsoll_audio::{Audio, AudioError, AudioSegment, LogMel, buffers, read_heard_segment, resample};
 use plimsoll_text::Tokenizer;
@@ -186,6 +186,34 @@ impl Dataset {
         let parameters = format!("log-mel 1 {}", self.log_mel.config().cache_key());
         self.store = Some(FeatureStore { store, parameters });
         self
+    }
+
+    /// Computes the features of utterance `index` at each speed of the augmentation, and keeps on disk those that are not
+    /// there yet. Does nothing without a store, and nothing for a vocoder, whose sound is not stored.
+    ///
+    /// # Errors
+    /// When the audio of the utterance cannot be read or is silent.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
+    pub fn fill_store(&self, index: usize) -> Result<(), LoadError> {
+        if self.store.is_none() || self.crop.is_some() {
+            return Ok(());
+        }
+        let speeds = self.augment.iter().flat_map(|augment| augment.speeds.iter().copied());
+        // An utterance keeps its speed where it is not augmented: in a validation, and as the reference of a voice.
+        for speed in speeds.filter(|&speed| speed != 1.0).chain([1.0]) {
+            let name = || self.utterance(index).id.to_owned();
+            let features =
+                self.features_at(index, speed).map_err(|source| LoadError::Audio { name: name(), source })?;
+            buffers::recycle(features);
+        }
+        Ok(())
+    }
+
+    /// Returns the counts of the store of features on disk; `None` without one.
+    pub fn store_counts(&self) -> Option<StoreCounts> {
+        self.store.as_ref().map(|features| features.store.counts())
     }
 
     /// Returns the number of utterances.

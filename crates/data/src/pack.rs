@@ -10,6 +10,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod kaldi;
 mod parquet;
 mod record;
 mod shar;
@@ -27,6 +28,7 @@ use crate::check::Progress;
 use crate::issue::{Issue, IssueKind};
 use crate::utterance::Utterance;
 use crate::utterances::Utterances;
+use kaldi::KaldiWriter;
 use parquet::ParquetShards;
 use plimsoll_audio::AudioError;
 use record::Record;
@@ -43,11 +45,14 @@ pub enum PackFormat {
     Shar,
     /// Parquet of Hugging Face: `data/train-00000-of-00002.parquet`, with a column `audio`.
     Parquet,
+    /// Data folder of Kaldi: `data.000000.ark` with WAV of 16 bits, and the tables `wav.scp`, `text`, `utt2spk` and so on,
+    /// sorted as Kaldi wants them.
+    Kaldi,
 }
 
 impl PackFormat {
     /// Every format that can be written.
-    pub const ALL: [Self; 3] = [Self::WebDataset, Self::Shar, Self::Parquet];
+    pub const ALL: [Self; 4] = [Self::WebDataset, Self::Shar, Self::Parquet, Self::Kaldi];
 
     /// Returns the name of the format on a command line.
     pub fn name(self) -> &'static str {
@@ -55,6 +60,7 @@ impl PackFormat {
             Self::WebDataset => "webdataset",
             Self::Shar => "shar",
             Self::Parquet => "parquet",
+            Self::Kaldi => "kaldi",
         }
     }
 
@@ -85,7 +91,7 @@ impl PackOptions {
 pub struct Packed {
     /// Number of utterances in the shards.
     pub utterances: usize,
-    /// Shards in order: the tar files, or the Parquet files.
+    /// Shards in order: the tar files, the Parquet files, or the archives.
     pub shards: Vec<PathBuf>,
     /// Size of all shards.
     pub bytes: Bytes,
@@ -121,10 +127,12 @@ pub enum PackError {
 /// Number of utterances that are read at the same time, and so are in memory together.
 const AT_ONCE: usize = 64;
 
-/// Writes `utterances` into shards in `folder`, in their order. `progress` gets the number of utterances that are done.
+/// Writes `utterances` into shards in `folder`, in their order; Kaldi's tools want the order of the ids, so
+/// [`PackFormat::Kaldi`] has that. `progress` gets the number of utterances that are done.
 ///
 /// The audio file of a whole utterance is copied as it is, except into [`PackFormat::Shar`], which takes WAV and FLAC of
-/// one channel only. A part of a recording is written as WAV with the same samples.
+/// one channel only, and into [`PackFormat::Kaldi`], which takes WAV of 16 bits only: samples with more bits are rounded
+/// there. A part of a recording is written as WAV with the same samples.
 /// Equal utterances give equal bytes.
 ///
 /// The shards are written into a folder of another name, which is then renamed: a crash or a failure never leaves half
@@ -190,12 +198,15 @@ fn pack_into(
         PackFormat::WebDataset => Box::new(WebDatasetWriter::new(folder, options.shard_size)),
         PackFormat::Shar => Box::new(SharWriter::new(folder, options.shard_size)),
         PackFormat::Parquet => Box::new(ParquetShards::new(folder, options.shard_size)),
+        PackFormat::Kaldi => Box::new(KaldiWriter::new(folder, options.shard_size)),
     };
+    let order = (options.format == PackFormat::Kaldi).then(|| kaldi::order(utterances));
+    let index = |n: usize| order.as_ref().map_or(n, |order| order[n]);
     let mut packed = Packed::default();
     for first in (0..utterances.len()).step_by(AT_ONCE) {
         let part = first..(first + AT_ONCE).min(utterances.len());
-        let chunk: Vec<Utterance> = part.map(|index| utterances.get(index).to_owned()).collect();
-        let read = |(n, utterance)| Record::read(first + n, utterance, options.format);
+        let chunk: Vec<Utterance> = part.map(|n| utterances.get(index(n)).to_owned()).collect();
+        let read = |(n, utterance)| Record::read(index(first + n), utterance, options.format);
         let records: Vec<Result<Record<'_>, AudioError>> = chunk.par_iter().enumerate().map(read).collect();
         for (utterance, record) in chunk.iter().zip(records) {
             match record {

@@ -11,6 +11,7 @@ pub mod demand;
 pub mod device;
 pub mod earlier;
 mod error;
+pub mod filling;
 mod fingerprint;
 pub mod invocation;
 pub mod language;

@@ -9,6 +9,7 @@ use plimsoll_mpi::scale::{Link, LinkTest, measure_link};
 use plimsoll_mpi::{EqualError, Launch, require_equal};
 #[cfg(feature = "mpi")]
 use plimsoll_mpi::{Limits, MpiWorld};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, FailureExt, FailureKind};
@@ -162,6 +163,16 @@ impl Processes {
     /// If another process is gone.
     pub(crate) fn value_of_first(&self, own: Vec<u8>) -> Result<Arc<[u8]>, Failure> {
         self.collective.broadcast(0, own).map_err(lost)
+    }
+
+    /// Returns what each process has, in the order of their ranks.
+    ///
+    /// # Errors
+    /// If another process is gone.
+    pub(crate) fn gathered<V: Serialize + DeserializeOwned>(&self, own: &V) -> Result<Vec<V>, Failure> {
+        let own = serde_json::to_vec(own).expect("a value that processes exchange is plain data");
+        let all = self.collective.gather(own).map_err(lost)?;
+        all.iter().map(|value| serde_json::from_slice(value).failed()).collect()
     }
 
     /// Checks that `value` is the same in all processes. `name` says what it is: `the configuration`.

@@ -1,4 +1,5 @@
 //! Reads Kaldi data folders: `wav.scp` and `text`, optionally `segments`, `utt2spk`, `utt2lang`, `utt2dur`, `reco2dur`.
+//! A folder that `data pack` wrote has the ids that are no names of Kaldi in a table of their own.
 //!
 //! Audio may be in archives, `wav.ark:1234`: they are read where the position says, without unpacking.
 
@@ -17,6 +18,9 @@ use super::json::number;
 use super::walk::{folder_of, name};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use plimsoll_audio::AudioSource;
+
+/// Table with the ids of utterances whose ids are no names of Kaldi, as `data pack` writes it.
+pub(crate) const OWN_ID_TABLE: &str = "utt2utterance_id";
 
 /// Names of the two required files, by which a folder is detected.
 pub(super) const REQUIRED: [&str; 2] = ["wav.scp", "text"];
@@ -38,6 +42,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
         segments: Table::read_if_present(builder, folder.join("segments"), Segment::read)?,
         speakers: Extra::read(builder, folder.join("utt2spk"), unchanged),
         languages: Extra::read(builder, folder.join("utt2lang"), unchanged),
+        own_ids: Extra::read(builder, folder.join(OWN_ID_TABLE), unchanged),
         utterance_durations: Extra::read(builder, folder.join("utt2dur"), duration),
         recording_durations: Extra::read(builder, folder.join("reco2dur"), duration),
     };
@@ -205,6 +210,7 @@ struct Data {
     segments: Option<Table<Segment>>,
     speakers: Extra<String>,
     languages: Extra<String>,
+    own_ids: Extra<String>,
     utterance_durations: Extra<f64>,
     recording_durations: Extra<f64>,
 }
@@ -222,12 +228,13 @@ impl Data {
             None => listed().or_else(|| Some(recording_end()? - segment.start)),
         };
         Ok(Draft {
-            id: id.clone(),
+            id: self.own_ids.get(id).unwrap_or(id).clone(),
             audio: self.audio.join(audio),
             offset: Seconds(segment.start),
             duration: duration.map(Seconds),
             text: text.value.clone().unwrap_or_default(),
-            speaker: self.speakers.get(id).cloned(),
+            // Kaldi's folders name the utterance itself where the speaker is unknown.
+            speaker: self.speakers.get(id).filter(|&speaker| speaker != id).cloned(),
             language: self.languages.get(id).cloned(),
             ..Draft::default()
         })

@@ -58,6 +58,7 @@ use plimsoll_core::regular_file_metadata;
 pub use error::ImportError;
 pub use format::Format;
 pub use index::{IndexError, ListIndex, index_list};
+pub(crate) use kaldi::OWN_ID_TABLE;
 pub(crate) use listing::OWN_ID;
 pub use listing::{Entry, ImportOptions, Listing};
 

@@ -47,7 +47,12 @@ fn a_packed_corpus_has_the_same_utterances_and_samples() {
         let read = Manifest::read(&shards).unwrap();
         assert!(read.issues.is_empty(), "{:?}", read.issues);
         assert_eq!(read.utterances.len(), 12);
-        for (old, new) in utterances.iter().zip(&read.utterances) {
+        let order: Vec<usize> = match format {
+            PackFormat::Kaldi => kaldi::order(&utterances),
+            _ => (0..utterances.len()).collect(),
+        };
+        assert_eq!(order.is_sorted(), format != PackFormat::Kaldi);
+        for (old, new) in utterances.part(order.iter().copied()).iter().zip(&read.utterances) {
             let about = |u: UtteranceRef<'_>| {
                 (u.id.to_owned(), u.text.to_owned(), u.speaker.map(str::to_owned), u.language.map(str::to_owned))
             };
@@ -67,9 +72,8 @@ fn a_packed_corpus_has_the_same_utterances_and_samples() {
         let twice = pack(&read.utterances, folder.path().join("twice"), &options, &|_, _| {}).unwrap();
         assert_eq!(twice.shards.len(), packed.shards.len());
         let twice = Manifest::read(folder.path().join("twice")).unwrap();
-        assert!(
-            twice.utterances.iter().zip(&utterances).all(|(new, old)| new.id == old.id && samples(new) == samples(old))
-        );
+        let same = |(new, old): (UtteranceRef<'_>, UtteranceRef<'_>)| new.id == old.id && samples(new) == samples(old);
+        assert!(twice.utterances.iter().zip(&read.utterances).all(same));
         fs::remove_dir_all(again).unwrap();
         fs::remove_dir_all(folder.path().join("twice")).unwrap();
     }

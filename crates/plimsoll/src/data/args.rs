@@ -10,6 +10,7 @@ use crate::output::ForceFlag;
 use crate::run_flag::run_folder;
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::ConfigArgs;
+use plimsoll_recipes::filling::Part;
 
 /// Commands of `data`.
 #[derive(Debug, Subcommand)]
@@ -170,8 +171,16 @@ pub(crate) struct CacheArgs {
     #[arg(value_name = "DIR")]
     pub(super) folder: Option<PathBuf>,
     /// Delete the cached features, except files that a run is writing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fill")]
     pub(super) clear: bool,
+    /// Compute the features of the corpus of the configuration, and keep those that the cache does not have, so that a run
+    /// need not compute them. Several processes of MPI share the work.
+    #[arg(long)]
+    pub(super) fill: bool,
+    /// With --fill, do one part of the work only, such as the third of sixteen: for the job arrays of a cluster, whose jobs
+    /// write into the same folder.
+    #[arg(long, value_name = "K/N", requires = "fill")]
+    pub(super) part: Option<Part>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub(super) json: bool,
@@ -189,7 +198,7 @@ pub(crate) struct PackArgs {
     /// Folder for the shards; it must not exist.
     #[arg(long, value_name = "DIR")]
     pub(super) out: PathBuf,
-    /// Format of the shards: webdataset, shar or parquet.
+    /// Format of the shards: webdataset, shar, parquet or kaldi.
     #[arg(long, value_name = "FORMAT", default_value = "webdataset")]
     pub(super) to: String,
     /// Size of a shard, such as 512MiB, at least 64KiB; the last can be smaller.

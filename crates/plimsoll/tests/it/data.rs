@@ -243,6 +243,39 @@ fn cached_features_keep_weights() {
 }
 
 #[test]
+fn a_filled_cache_has_what_a_run_needs() {
+    let dir = TestFolder::new();
+    let fill = |more: &[&str]| {
+        let args = [&["data", "cache", "kept", "--fill", "--json"], SMALL, more].concat();
+        let report = dir.run(&args).success().stdout;
+        serde_json::from_str::<serde_json::Value>(&report).unwrap()
+    };
+    let number = |report: &serde_json::Value, name: &str| report[name].as_u64().unwrap();
+    let speeds = ["--set", "augment.speeds=[0.9,1.0]"];
+    let parts: Vec<_> = (1..=3).map(|part| fill(&[&["--part", &format!("{part}/3")], &speeds[..]].concat())).collect();
+    let sum = |name: &str| parts.iter().map(|part| number(part, name)).sum::<u64>();
+    let (all, records) = (sum("utterances"), sum("written"));
+    assert!(all >= 24 && (all + 1..2 * all).contains(&records), "each at two speeds, but those to validate: {parts:?}");
+    // All parts together are the whole.
+    let again = fill(&speeds);
+    assert_eq!((number(&again, "utterances"), number(&again, "written")), (all, 0), "{again}");
+    assert_eq!(number(&again, "found"), records, "{again}");
+    let kept = ["--set", "data.cache_dir=kept", "--set", "data.cache_memory=0"];
+    dir.train(&[&["--name", "run", "--steps", "2"], &kept[..], &speeds[..]].concat()).success();
+    let report = dir.run(&["data", "cache", "kept", "--json"]).success().stdout;
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["records"].as_u64(), Some(records), "the run computed features: {report}");
+    // A cache that is too small, and a command that makes no sense.
+    let small = ["data", "cache", "tiny", "--fill", "--set", "data.cache_size=64KiB"];
+    let output = dir.run(&[&small[..], SMALL].concat());
+    assert!(output.code == Some(2) && output.stderr.contains("did not fit into 64 KiB"), "{output:?}");
+    for wrong in [&["--part", "4/3"][..], &["--clear"], &["--set", "task=vocoder"]] {
+        assert_eq!(dir.run(&[&["data", "cache", "kept", "--fill"], wrong].concat()).code, Some(2), "{wrong:?}");
+    }
+    assert_eq!(dir.run(&["data", "cache", "--fill"]).code, Some(2));
+}
+
+#[test]
 fn bench_measures_loading() {
     let dir = TestFolder::new();
     let bench = ["data", "bench", "--json", "--set", "data.cache_dir=kept"];
