@@ -37,11 +37,17 @@ pub struct Audio {
 impl Audio {
     /// Returns whether all samples are equal but for differences below -80 dB of full scale: nothing can be heard.
     pub fn is_silent(&self) -> bool {
-        let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
-        for &sample in &self.samples {
-            (least, most) = (least.min(sample), most.max(sample));
-        }
-        most - least < 2.0 * SILENCE
+        // In lanes, which processors compare at once.
+        let (mut least, mut most) = ([f32::INFINITY; 16], [f32::NEG_INFINITY; 16]);
+        let (blocks, rest) = self.samples.as_chunks::<16>();
+        let mut add = |lane: usize, sample: f32| {
+            least[lane] = if sample < least[lane] { sample } else { least[lane] };
+            most[lane] = if sample > most[lane] { sample } else { most[lane] };
+        };
+        blocks.iter().for_each(|block| (0..16).for_each(|lane| add(lane, block[lane])));
+        rest.iter().for_each(|&sample| add(0, sample));
+        let (least, most) = (least.into_iter().reduce(f32::min), most.into_iter().reduce(f32::max));
+        most.zip(least).is_none_or(|(most, least)| most - least < 2.0 * SILENCE)
     }
 
     /// Returns whether all samples are numbers whose spectrum is one: a file of floating-point numbers can hold others.

@@ -394,7 +394,7 @@ impl Dataset {
         let features = match self.crop {
             // Sound is read faster than stored sound.
             Some(_) => self.audio(index)?.samples,
-            None => self.stored(index, 1.0, || Ok(self.log_mel.extract(&self.audio(index)?.samples)))?,
+            None => self.features_at(index, 1.0)?,
         };
         self.cache.keep(index, &features);
         Ok(features)
@@ -424,7 +424,12 @@ impl Dataset {
 
     /// Computes the features of utterance `index` at `speed`: faster speech is higher in pitch, as by sox's `speed`.
     fn features_at(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
-        self.stored(index, speed, || Ok(self.log_mel.extract(&self.samples_at(index, speed)?)))
+        self.stored(index, speed, || {
+            let samples = self.samples_at(index, speed)?;
+            let features = self.log_mel.extract(&samples);
+            buffers::recycle(samples);
+            Ok(features)
+        })
     }
 
     /// Reads the audio samples of utterance `index` at `speed`.

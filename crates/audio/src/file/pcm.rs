@@ -20,24 +20,6 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    fn value(self, bytes: &[u8]) -> f32 {
-        match self {
-            Self::Byte => (f32::from(bytes[0]) - 128.0) / 128.0,
-            Self::Integer { bytes: width, bits } => {
-                let mut word = [0; 4];
-                word[..width].copy_from_slice(bytes);
-                // Shifts the value to the top of the word, so that its sign bit is that of the i32.
-                let value = i32::from_le_bytes(word) << (32 - bits);
-                value as f32 / 2f32.powi(31)
-            }
-            // A file of floats may hold anything; one NaN would spread over the whole model.
-            Self::Float => {
-                let value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                if value.is_finite() { value } else { 0.0 }
-            }
-        }
-    }
-
     /// Returns the number of bytes of one value.
     pub(super) fn width(self) -> usize {
         match self {
@@ -47,13 +29,51 @@ impl Encoding {
         }
     }
 
-    /// Averages the channels of whole frames.
-    pub(super) fn mono(self, bytes: &[u8], channels: usize) -> Vec<f32> {
-        let width = self.width();
-        let scale = 1.0 / channels as f32;
-        let average = |frame: &[u8]| frame.chunks_exact(width).map(|b| self.value(b)).sum::<f32>() * scale;
-        bytes.chunks_exact(width * channels).map(average).collect()
+    /// Appends the average of the channels of whole frames to `samples`.
+    pub(super) fn mono(self, bytes: &[u8], channels: usize, samples: &mut Vec<f32>) {
+        // Each encoding has a loop of its own, which the compiler turns into operations on many samples at once.
+        match self {
+            Self::Byte => average(bytes, channels, samples, |[byte]| (f32::from(byte) - 128.0) / 128.0),
+            Self::Integer { bytes: 2, bits: 16 } => {
+                average(bytes, channels, samples, |word| f32::from(i16::from_le_bytes(word)) / 32_768.0);
+            }
+            Self::Integer { bytes: 1, bits } => average(bytes, channels, samples, |word: [u8; 1]| integer(word, bits)),
+            Self::Integer { bytes: 2, bits } => average(bytes, channels, samples, |word: [u8; 2]| integer(word, bits)),
+            Self::Integer { bytes: 3, bits } => average(bytes, channels, samples, |word: [u8; 3]| integer(word, bits)),
+            Self::Integer { bits, .. } => average(bytes, channels, samples, |word: [u8; 4]| integer(word, bits)),
+            // A file of floats may hold anything; one NaN would spread over the whole model.
+            Self::Float => average(bytes, channels, samples, |word| {
+                let value = f32::from_le_bytes(word);
+                if value.is_finite() { value } else { 0.0 }
+            }),
+        }
     }
+}
+
+/// Returns the value of an integer of `bits` bits.
+#[inline]
+fn integer<const WIDTH: usize>(bytes: [u8; WIDTH], bits: u32) -> f32 {
+    let mut word = [0; 4];
+    word[..WIDTH].copy_from_slice(&bytes);
+    // Shifts the value to the top of the word, so that its sign bit is that of the i32.
+    (i32::from_le_bytes(word) << (32 - bits)) as f32 / 2f32.powi(31)
+}
+
+/// Appends the average of the channels of whole frames to `samples`. `value` gives the value of a word.
+#[inline]
+fn average<const WIDTH: usize>(
+    bytes: &[u8],
+    channels: usize,
+    samples: &mut Vec<f32>,
+    value: impl Fn([u8; WIDTH]) -> f32,
+) {
+    let (words, _) = bytes.as_chunks::<WIDTH>();
+    if channels == 1 {
+        return samples.extend(words.iter().map(|&word| value(word)));
+    }
+    let scale = 1.0 / channels as f32;
+    let average = |frame: &[[u8; WIDTH]]| frame.iter().map(|&word| value(word)).sum::<f32>() * scale;
+    samples.extend(words.chunks_exact(channels).map(average));
 }
 
 /// Uncompressed samples that are read in blocks.
@@ -108,11 +128,58 @@ impl PcmBlocks {
             }
             self.left -= count as u64;
             let whole = self.bytes.len() / frame * frame;
-            samples.extend(self.encoding.mono(&self.bytes[..whole], self.channels));
+            self.encoding.mono(&self.bytes[..whole], self.channels, samples);
             self.bytes.drain(..whole);
             if whole > 0 {
                 return Ok(true);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Decodes word by word, as the formats are described.
+    fn plainly(encoding: Encoding, bytes: &[u8], channels: usize) -> Vec<f32> {
+        let value = |word: &[u8]| match encoding {
+            Encoding::Byte => (f32::from(word[0]) - 128.0) / 128.0,
+            Encoding::Integer { bits, .. } => {
+                let unsigned = word.iter().rev().fold(0_i64, |sum, &byte| sum << 8 | i64::from(byte));
+                let cut = unsigned & ((1 << bits) - 1);
+                let signed = if cut >> (bits - 1) == 1 { cut - (1 << bits) } else { cut };
+                (signed as f64 / (1_i64 << (bits - 1)) as f64) as f32
+            }
+            Encoding::Float => {
+                let value = f32::from_le_bytes(word.try_into().unwrap());
+                if value.is_finite() { value } else { 0.0 }
+            }
+        };
+        let frames = bytes.chunks_exact(encoding.width() * channels);
+        let mean =
+            |frame: &[u8]| frame.chunks_exact(encoding.width()).map(value).sum::<f32>() * (1.0 / channels as f32);
+        frames.map(mean).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_encoding_has_the_values_of_its_words(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            channels in 1_usize..5,
+            kind in 0_usize..8,
+        ) {
+            let integer = |bytes, bits| Encoding::Integer { bytes, bits };
+            let encoding = [
+                Encoding::Byte, Encoding::Float, integer(1, 8), integer(2, 16), integer(2, 12), integer(3, 24),
+                integer(4, 32), integer(4, 20),
+            ][kind];
+            let mut samples = vec![7.0];
+            encoding.mono(&bytes, channels, &mut samples);
+            let bits = |samples: &[f32]| samples.iter().map(|sample| sample + 0.0).map(f32::to_bits).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&samples[1..]), bits(&plainly(encoding, &bytes, channels)));
         }
     }
 }

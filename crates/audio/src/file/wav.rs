@@ -3,6 +3,7 @@
 
 mod header;
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -14,15 +15,32 @@ use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
     unreadable,
 };
+use crate::buffers;
 use header::{ForwardReader, Header};
+
+/// Most bytes that a thread keeps for the next file: a minute of speech at 16 kHz.
+const KEPT_BYTES: usize = 2 << 20;
+
+thread_local! {
+    /// Bytes of the last file, to be used again.
+    static BYTES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Reads a segment of a WAV file and averages its channels.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
     let mut file = WavFile::open(path)?;
     let SampleRange { first, count } = file.info().locate(path, segment)?;
-    let bytes = file.read(first, count)?;
-    let samples = file.encoding.mono(&bytes, file.spec.channels as usize);
-    Ok(Audio { samples, rate: file.spec.sample_rate })
+    // Fresh memory is cleared by the system first, which takes as long as decoding.
+    let mut bytes = BYTES.take();
+    let samples = file.read(first, count, &mut bytes).map(|()| {
+        let mut samples = buffers::take(count as usize);
+        file.encoding.mono(&bytes, file.spec.channels as usize, &mut samples);
+        samples
+    });
+    if bytes.capacity() <= KEPT_BYTES {
+        BYTES.set(bytes);
+    }
+    Ok(Audio { samples: samples?, rate: file.spec.sample_rate })
 }
 
 /// Reads the header of a WAV file.
@@ -101,14 +119,14 @@ impl<'a> WavFile<'a> {
         self.encoding.width() as u64 * u64::from(self.spec.channels)
     }
 
-    fn read(&mut self, first: u64, count: u64) -> Result<Vec<u8>, AudioError> {
+    /// Reads `count` values of each channel into `bytes`, from the value `first` on.
+    fn read(&mut self, first: u64, count: u64, bytes: &mut Vec<u8>) -> Result<(), AudioError> {
         let frame_bytes = self.frame_bytes();
-        let mut bytes = vec![0; (count * frame_bytes) as usize];
+        bytes.resize((count * frame_bytes) as usize, 0);
         self.reader
             .seek(SeekFrom::Start(self.start + first * frame_bytes))
-            .and_then(|_| self.reader.read_exact(&mut bytes))
-            .map_err(|error| unreadable(self.path, error))?;
-        Ok(bytes)
+            .and_then(|_| self.reader.read_exact(bytes))
+            .map_err(|error| unreadable(self.path, error))
     }
 }
 
