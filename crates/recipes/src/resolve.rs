@@ -9,6 +9,7 @@ use plimsoll_data::SampleMeta;
 use plimsoll_speech::tts::MelNormalization;
 use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
+use rayon::prelude::*;
 
 use crate::config::{self, RunConfig, Task, UnfitChoice};
 use crate::data::PreparedData;
@@ -150,8 +151,17 @@ fn data(config: &RunConfig, prepared: &PreparedData) -> DataPlan {
         let frames = prepared.grid.frames(longest(|meta| meta.frames.0));
         (frames, prepared.grid.tokens(frames, longest(|meta| meta.tokens)))
     };
-    let shapes: HashSet<(u32, u32)> = batches.iter().map(padded).collect();
-    let cells: u64 = batches.iter().map(|batch| u64::from(padded(batch).0) * batch.len() as u64).sum();
+    let add = |(mut shapes, cells): (HashSet<(u32, u32)>, u64), batch: &Vec<usize>| {
+        let shape = padded(batch);
+        shapes.insert(shape);
+        (shapes, cells + u64::from(shape.0) * batch.len() as u64)
+    };
+    let join = |(mut shapes, cells): (HashSet<(u32, u32)>, u64), (others, more): (HashSet<(u32, u32)>, u64)| {
+        shapes.extend(others);
+        (shapes, cells + more)
+    };
+    // On all threads: the samples of a batch are anywhere in memory, and a list may have millions.
+    let (shapes, cells) = batches.par_iter().fold(Default::default, add).reduce(Default::default, join);
     let frames: u64 = metas.iter().map(|meta| u64::from(meta.frames.0)).sum();
     DataPlan {
         padded_shapes: shapes.len(),

@@ -34,9 +34,9 @@ impl SkippedBatches {
 
     /// Returns an error if there was nothing to learn for a whole epoch of `epoch` batches: further epochs would find
     /// nothing, either.
-    pub(super) fn error_without_data(&mut self, epoch: u64) -> Option<TrainError> {
+    pub(super) fn error_without_data(&mut self, epoch: impl FnOnce() -> u64) -> Option<TrainError> {
         let batches = self.idle;
-        let source = self.last.take_if(|_| batches >= epoch.max(IDLE_MIN))?;
+        let source = self.last.take_if(|_| batches >= IDLE_MIN && batches >= epoch())?;
         Some(TrainError::NoStep { batches, source })
     }
 

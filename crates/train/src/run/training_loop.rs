@@ -100,7 +100,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             };
             let before = self.state.position;
             self.step(delivered?, source)?;
-            if let Some(error) = self.skipped.error_without_data(source.batches_in_epoch()) {
+            if let Some(error) = self.skipped.error_without_data(|| source.batches_in_epoch()) {
                 return Err(error);
             }
             let new_epoch = self.state.position.epoch > before.epoch;
