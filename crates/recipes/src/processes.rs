@@ -24,6 +24,8 @@ pub struct Processes {
     local_rank: usize,
     local_ranks: usize,
     description: String,
+    /// Numbers of the other processes on this machine, as far as known.
+    neighbors: Vec<u32>,
 }
 
 /// Longest time that a process waits for another one that lives.
@@ -69,7 +71,7 @@ impl Processes {
     /// of its machine, which share the machine's processors and memory.
     pub fn new(collective: Arc<dyn Collective>, local_rank: usize, local_ranks: usize) -> Self {
         let description = collective.ranks().to_string();
-        Self { collective, local_rank, local_ranks: local_ranks.max(1), description }
+        Self { collective, local_rank, local_ranks: local_ranks.max(1), description, neighbors: Vec::new() }
     }
 
     /// Describes how many processes there are and how they are connected.
@@ -105,6 +107,11 @@ impl Processes {
     /// Returns whether the run has no other process.
     pub fn is_alone(&self) -> bool {
         self.ranks() == 1
+    }
+
+    /// Returns the numbers of the other processes of the run on this machine, as far as known.
+    pub(crate) fn neighbors(&self) -> &[u32] {
+        &self.neighbors
     }
 
     /// Returns the connection to the other processes.
@@ -198,6 +205,20 @@ impl Processes {
         measure_link(&*self.collective, &LinkTest::default(), &mut sum).map_err(lost)
     }
 
+    /// Asks for the numbers of the other processes of the run on this machine.
+    ///
+    /// # Errors
+    /// If another process is gone.
+    #[cfg(any(test, feature = "mpi"))]
+    fn find_neighbors(&self) -> Result<Vec<u32>, Failure> {
+        // Equal for all containers of a machine. Without it nothing is known of the others.
+        let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let own = (machine, std::process::id());
+        let all = self.gathered(&own)?;
+        let is_here = |other: &(String, u32)| !own.0.is_empty() && other.0 == own.0 && other.1 != own.1;
+        Ok(all.into_iter().filter(is_here).map(|(_, process)| process).collect())
+    }
+
     /// Waits until all processes have come here, so that no process ends while others need it.
     ///
     /// # Errors
@@ -220,7 +241,8 @@ fn connect(_: &Launch) -> Result<Processes, Failure> {
     let description = format!("{} on {}, {}", place.ranks, counted(place.nodes, "node"), world.library_version());
     let replica = world.into_replica(limits).failed()?;
     let processes = Processes::new(Arc::new(replica), place.local_rank, place.local_ranks);
-    Ok(Processes { description, ..processes })
+    let neighbors = processes.find_neighbors()?;
+    Ok(Processes { description, neighbors, ..processes })
 }
 
 /// Refuses processes that could not be connected.
@@ -289,6 +311,12 @@ mod tests {
                 assert_eq!(failure.kind(), FailureKind::Invalid);
             }
         }
+    }
+
+    #[test]
+    fn neighbors_are_other_processes() {
+        // Three threads are one process.
+        assert!(in_three(|processes| processes.find_neighbors().unwrap()).iter().all(Vec::is_empty));
     }
 
     #[test]

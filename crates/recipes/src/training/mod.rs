@@ -202,7 +202,8 @@ impl RunContext<'_> {
         // The other replicas start at the same step.
         start_others(&trainer, Some(state.step))?;
         let (host, place) = (self.device.is_host, (&self.folder, stop));
-        let mut recorder = RunRecorder::open((&self.plan, host), place, &state, display)?;
+        let recorder = RunRecorder::open((&self.plan, host), place, &state, display)?;
+        let mut recorder = recorder.beside(self.processes.neighbors());
         if let Some(folder) = unstarted {
             folder.keep();
         }

@@ -152,6 +152,12 @@ impl<'a> RunRecorder<'a> {
         })
     }
 
+    /// Counts the time of the processes `neighbors`, which train the same run on this machine, as the run's own.
+    pub(super) fn beside(mut self, neighbors: &[u32]) -> Self {
+        self.contention = Contention::new().with_family(neighbors.to_vec());
+        self
+    }
+
     /// Reports to the display of the run that no more steps follow. The record files stay open.
     pub(super) fn finish(&mut self) {
         self.display.finish();
