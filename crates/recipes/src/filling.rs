@@ -57,11 +57,11 @@ impl FromStr for Part {
 pub struct Filled {
     /// Number of utterances whose features are in the cache now.
     pub utterances: usize,
-    /// Number of records of features that were computed and written.
-    pub written: u64,
-    /// Number of records that were there already.
+    /// Number of features that were computed: of an utterance at a speed.
+    pub computed: u64,
+    /// Number of features that were there already.
     pub found: u64,
-    /// Number of records that did not fit into the size of the cache.
+    /// Number of records, features or hashes of files, that did not fit into the size of the cache.
     pub rejected: u64,
     /// Number of utterances that cannot be read.
     pub unreadable: usize,
@@ -74,7 +74,7 @@ pub struct Filled {
 impl Filled {
     fn add(&mut self, other: Self) {
         self.utterances += other.utterances;
-        self.written += other.written;
+        self.computed += other.computed;
         self.found += other.found;
         self.rejected += other.rejected;
         self.unreadable += other.unreadable;
@@ -148,9 +148,11 @@ fn fill(prepared: &PreparedData, part: Part, progress: &(dyn Fn(usize, usize) + 
     let unreadable = named.len();
     named.truncate(NAMED);
     let counts = prepared.training.store_counts();
-    let StoreCounts { written, hits, rejected, .. } = counts.unwrap_or_default();
+    let StoreCounts { hits, misses, rejected, .. } = counts.unwrap_or_default();
     let utterances = work.len() - unreadable;
-    Filled { utterances, written, found: hits, rejected, unreadable, named, bytes: Bytes(0) }
+    // One that is damaged was looked for in vain, too.
+    let computed = misses.saturating_sub(unreadable as u64);
+    Filled { utterances, computed, found: hits, rejected, unreadable, named, bytes: Bytes(0) }
 }
 
 #[cfg(test)]

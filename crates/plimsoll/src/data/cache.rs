@@ -72,14 +72,14 @@ fn fill(mut config: RunConfig, args: &CacheArgs) -> Result<ExitCode, Failure> {
     if !processes.is_first() {
         return Ok(ExitCode::SUCCESS);
     }
-    let Filled { utterances, written, found, rejected, unreadable, named, bytes } = &filled;
+    let Filled { utterances, computed, found, rejected, unreadable, named, bytes } = &filled;
     let limit = config.data.cache_size;
     if args.json {
         println!("{}", serde_json::to_string(&filled).expect("numbers and texts are plain data"));
     } else {
         let folder = config.data.cache_dir.as_deref().unwrap_or(Path::new(".")).display();
         let utterances = counted(*utterances, "utterance");
-        println!("{folder}: {utterances}; {written} computed, {found} found, {bytes} of at most {limit}");
+        println!("{folder}: {utterances}; {computed} computed, {found} found, {bytes} of at most {limit}");
         named.iter().for_each(|reason| println!("  left out: {reason}"));
         if *unreadable > named.len() {
             println!("  left out: {} more", unreadable - named.len());

@@ -254,11 +254,11 @@ fn a_filled_cache_has_what_a_run_needs() {
     let speeds = ["--set", "augment.speeds=[0.9,1.0]"];
     let parts: Vec<_> = (1..=3).map(|part| fill(&[&["--part", &format!("{part}/3")], &speeds[..]].concat())).collect();
     let sum = |name: &str| parts.iter().map(|part| number(part, name)).sum::<u64>();
-    let (all, records) = (sum("utterances"), sum("written"));
+    let (all, records) = (sum("utterances"), sum("computed"));
     assert!(all >= 24 && (all + 1..2 * all).contains(&records), "each at two speeds, but those to validate: {parts:?}");
     // All parts together are the whole.
     let again = fill(&speeds);
-    assert_eq!((number(&again, "utterances"), number(&again, "written")), (all, 0), "{again}");
+    assert_eq!((number(&again, "utterances"), number(&again, "computed")), (all, 0), "{again}");
     assert_eq!(number(&again, "found"), records, "{again}");
     let kept = ["--set", "data.cache_dir=kept", "--set", "data.cache_memory=0"];
     dir.train(&[&["--name", "run", "--steps", "2"], &kept[..], &speeds[..]].concat()).success();
