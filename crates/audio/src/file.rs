@@ -2,11 +2,13 @@
 //! FLAC.
 //!
 //! Code of this crate reads WAV files, because a segment in the middle of an hour then costs one seek and one read.
-//! Symphonia decodes the compressed formats. The reader is chosen by the first bytes of a file, not by the file name.
+//! Symphonia decodes the compressed formats; a decoder of this crate is faster for whole FLAC files, and leaves to Symphonia
+//! what is unusual or damaged. The reader is chosen by the first bytes of a file, not by the file name.
 //!
 //! Every path may name a part of a container instead, see [`AudioSource`].
 
 mod compressed;
+mod flac;
 mod page;
 mod pcm;
 mod source;
@@ -317,7 +319,7 @@ pub fn read_heard_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
 /// behind the header is not noticed.
 pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_wav(path)? { wav::info(path) } else { compressed::info(path, true) }
+    if is_wav(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, true) }
 }
 
 /// Reads the format, sample rate and channels of an audio file from its header. The length is infinite where the whole
@@ -327,7 +329,7 @@ pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
 /// In the same cases as [`audio_info`].
 pub fn quick_audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_wav(path)? { wav::info(path) } else { compressed::info(path, false) }
+    if is_wav(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, false) }
 }
 
 fn at_rate(audio: Audio, rate: u32) -> Audio {
@@ -335,20 +337,27 @@ fn at_rate(audio: Audio, rate: u32) -> Audio {
 }
 
 fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
-    if is_wav(path)? { wav::read(path, segment) } else { compressed::read(path, segment) }
+    let first = first_bytes(path)?;
+    if is_wav(&first) {
+        return wav::read(path, segment);
+    }
+    let fast = if first == flac::MAGIC { flac::read(path, segment) } else { None };
+    fast.map_or_else(|| compressed::read(path, segment), Ok)
 }
 
-/// Returns whether a file begins like a WAV file, whatever its name. An empty file is an error.
-fn is_wav(path: &Path) -> Result<bool, AudioError> {
+/// Reads the first four bytes of a file, or what it has. An empty file is an error.
+fn first_bytes(path: &Path) -> Result<Vec<u8>, AudioError> {
     let mut first = Vec::with_capacity(4);
     AudioSource::from_path(path)
         .open()
         .and_then(|file| file.take(4).read_to_end(&mut first))
         .map_err(|error| unreadable(path, error))?;
-    if first.is_empty() {
-        return Err(AudioError::Empty(path.into()));
-    }
-    Ok(matches!(&*first, b"RIFF" | b"RF64" | b"BW64"))
+    if first.is_empty() { Err(AudioError::Empty(path.into())) } else { Ok(first) }
+}
+
+/// Returns whether a file begins like a WAV file, whatever its name.
+fn is_wav(first: &[u8]) -> bool {
+    matches!(first, b"RIFF" | b"RF64" | b"BW64")
 }
 
 fn unreadable(path: &Path, source: io::Error) -> AudioError {

@@ -51,6 +51,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("index: {:.2} s, {per:.0} bytes an utterance on disk", begun.elapsed().as_secs_f64());
     resume("resume with an index")?;
     run(&folder, count, Position { epoch: 3, batch: 9000, window: 60, within: 7 }, "resume in epoch 3")?;
+    fs::remove_file(&lines)?;
+    let (again, started) = run(&folder, count, Position::default(), "start with an index")?;
+    assert!(again == summary && started == first, "an index changes the data");
     fs::remove_file(lines)?;
     fs::remove_file(index.file)?;
     Ok(())

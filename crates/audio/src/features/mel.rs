@@ -2,6 +2,10 @@
 
 use super::{LogMelConfig, MelScale};
 
+/// Number of frames whose mel values are computed side by side, so that the compiler can use vectors of that size. The bins
+/// of one filter are too few for it.
+pub(crate) const LANES: usize = 8;
+
 /// Filter of one mel channel: the weights, and the first bin of the spectrum that they apply to.
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
@@ -36,6 +40,19 @@ impl MelFilters {
         for (mel, filter) in mels.iter_mut().zip(&self.0) {
             let bins = &spectrum[filter.first..filter.first + filter.weights.len()];
             *mel = bins.iter().zip(&filter.weights).map(|(bin, weight)| bin * weight).sum();
+        }
+    }
+
+    /// Computes the mel values of up to [`LANES`] frames side by side, with the rounding of [`apply`](Self::apply). The
+    /// values of a frame follow those of the frame before it.
+    pub(crate) fn apply_to_frames(&self, spectra: &[[f32; LANES]], mels: &mut [f32]) {
+        let channels = self.0.len();
+        for (channel, filter) in self.0.iter().enumerate() {
+            let mut sums = [0.0; LANES];
+            for (bins, weight) in spectra[filter.first..].iter().zip(&filter.weights) {
+                sums.iter_mut().zip(bins).for_each(|(sum, bin)| *sum += bin * weight);
+            }
+            mels.iter_mut().skip(channel).step_by(channels).zip(sums).for_each(|(mel, sum)| *mel = sum);
         }
     }
 
@@ -126,6 +143,24 @@ mod tests {
             area_norm,
             ..LogMelConfig::default()
         })
+    }
+
+    #[test]
+    fn frames_side_by_side_have_the_bits_of_single_frames() {
+        let config = LogMelConfig::default();
+        let (filters, bins) = (MelFilters::new(&config), config.n_fft / 2 + 1);
+        let spectra: Vec<[f32; LANES]> =
+            (0..bins).map(|bin| std::array::from_fn(|lane| ((bin * 7 + lane * 3) % 11) as f32 * 0.37)).collect();
+        for frames in 1..=LANES {
+            let mut found = vec![0.0; frames * config.n_mels];
+            filters.apply_to_frames(&spectra, &mut found);
+            for (lane, found) in found.chunks_exact(config.n_mels).enumerate() {
+                let spectrum: Vec<f32> = spectra.iter().map(|values| values[lane]).collect();
+                let mut expected = vec![0.0; config.n_mels];
+                filters.apply(&spectrum, &mut expected);
+                assert_eq!(found, expected, "frame {lane} of {frames}");
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use realfft::{RealFftPlanner, RealToComplex};
 use crate::buffers;
 
 pub use config::{Floor, Log, LogMelConfig, MelScale, Normalize, Padding, Spectrum, Window};
+use mel::LANES;
 pub(crate) use mel::MelFilters;
 
 /// Reason why a configuration does not describe valid features.
@@ -138,16 +139,19 @@ impl LogMel {
         let mut frame = vec![0.0; n_fft];
         let mut bins = self.transform.make_output_vec();
         let mut scratch = self.transform.make_scratch_vec();
-        let mut spectrum = vec![0.0; bins.len()];
-        for (index, mels) in features.chunks_exact_mut(self.n_mels()).enumerate() {
-            self.windowed_frame(samples, (index * hop_length) as isize - before, &mut frame);
-            self.transform
-                .process_with_scratch(&mut frame, &mut bins, &mut scratch)
-                .expect("the buffers were made by the transform");
-            for (value, bin) in spectrum.iter_mut().zip(&bins) {
-                *value = if kind == Spectrum::Power { bin.norm_sqr() } else { magnitude(*bin) };
+        let mut spectra = vec![[0.0; LANES]; bins.len()];
+        for (block, mels) in features.chunks_mut(self.n_mels() * LANES).enumerate() {
+            for lane in 0..mels.len() / self.n_mels() {
+                let start = ((block * LANES + lane) * hop_length) as isize - before;
+                self.windowed_frame(samples, start, &mut frame);
+                self.transform
+                    .process_with_scratch(&mut frame, &mut bins, &mut scratch)
+                    .expect("the buffers were made by the transform");
+                for (values, bin) in spectra.iter_mut().zip(&bins) {
+                    values[lane] = if kind == Spectrum::Power { bin.norm_sqr() } else { magnitude(*bin) };
+                }
             }
-            self.filters.apply(&spectrum, mels);
+            self.filters.apply_to_frames(&spectra, mels);
         }
     }
 
@@ -261,14 +265,25 @@ fn normalize(features: &mut [f32], n_mels: usize, kind: Normalize) {
         return;
     }
     let frames = features.len() / n_mels;
-    for mel in 0..n_mels {
-        let channel = || (0..frames).map(|t| t * n_mels + mel);
-        let mean = channel().map(|i| f64::from(features[i])).sum::<f64>() / frames as f64;
-        let squares = channel().map(|i| (f64::from(features[i]) - mean).powi(2)).sum::<f64>();
-        let deviation = (squares / frames.saturating_sub(1).max(1) as f64).sqrt() + 1e-5;
-        let scale = if kind == Normalize::UtteranceMean { 1.0 } else { 1.0 / deviation };
-        for i in channel() {
-            features[i] = ((f64::from(features[i]) - mean) * scale) as f32;
+    // Frame after frame, all channels at once: in the order of memory, with the rounding of channel after channel.
+    let mut means = vec![0.0f64; n_mels];
+    for frame in features.chunks_exact(n_mels) {
+        means.iter_mut().zip(frame).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    means.iter_mut().for_each(|sum| *sum /= frames as f64);
+    let mut scales = vec![1.0f64; n_mels];
+    if kind != Normalize::UtteranceMean {
+        scales.fill(0.0);
+        for frame in features.chunks_exact(n_mels) {
+            let deviations = frame.iter().zip(&means).map(|(value, mean)| f64::from(*value) - mean);
+            scales.iter_mut().zip(deviations).for_each(|(sum, deviation)| *sum += deviation * deviation);
+        }
+        let count = frames.saturating_sub(1).max(1) as f64;
+        scales.iter_mut().for_each(|sum| *sum = 1.0 / ((*sum / count).sqrt() + 1e-5));
+    }
+    for frame in features.chunks_exact_mut(n_mels) {
+        for (value, (mean, scale)) in frame.iter_mut().zip(means.iter().zip(&scales)) {
+            *value = ((f64::from(*value) - mean) * scale) as f32;
         }
     }
 }

@@ -1,0 +1,338 @@
+//! Compares the decoder with Symphonia on random files that use all of the format, whole and damaged.
+
+use plimsoll_core::Seconds;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::super::compressed;
+use super::*;
+
+/// Writer of bits, the first one of a byte first.
+#[derive(Default)]
+struct BitWriter {
+    bytes: Vec<u8>,
+    bits: usize,
+}
+
+impl BitWriter {
+    fn put(&mut self, value: i64, bits: u32) {
+        for bit in (0..bits).rev() {
+            if self.bits % 8 == 0 {
+                self.bytes.push(0);
+            }
+            *self.bytes.last_mut().unwrap() |= ((value >> bit & 1) as u8) << (7 - self.bits % 8);
+            self.bits += 1;
+        }
+    }
+
+    fn put_unary(&mut self, zeros: u32) {
+        (0..zeros).for_each(|_| self.put(0, 1));
+        self.put(1, 1);
+    }
+}
+
+/// Source of random choices.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Samples of a channel of a frame: a tone with noise, so that predictions are good, but not always.
+fn samples(choices: &mut Choices, bits: u32, count: usize) -> Vec<i64> {
+    let limit = (1i64 << (bits - 1)) - 1;
+    let (step, noise) =
+        (choices.below(400) as f64 / 1000.0, choices.below(limit as u64 + 1) as i64 >> choices.below(16));
+    let loudness = choices.below(1000) as f64 / 1000.0;
+    (0..count)
+        .map(|n| {
+            let tone = (n as f64 * step).sin() * loudness * limit as f64;
+            (tone as i64 + choices.below(noise as u64 * 2 + 1) as i64 - noise).clamp(-limit - 1, limit)
+        })
+        .collect()
+}
+
+/// Writes a channel of a frame in a random way.
+fn put_subframe(out: &mut BitWriter, choices: &mut Choices, samples: &[i64], bits: u32) {
+    let zeros = samples.iter().fold(0, |all, sample| all | sample).trailing_zeros();
+    let wasted = if zeros == 64 { 0 } else { zeros.min(choices.below(4) as u32) };
+    let (bits, samples) = (bits - wasted, samples.iter().map(|sample| sample >> wasted).collect::<Vec<_>>());
+    let head = |out: &mut BitWriter, kind: u64| {
+        out.put((kind << 1 | u64::from(wasted > 0)) as i64, 8);
+        if wasted > 0 {
+            out.put_unary(wasted - 1);
+        }
+    };
+    let longest = samples.len() as u64;
+    match choices.below(8) {
+        0..2 if samples.iter().all(|sample| *sample == samples[0]) => {
+            head(out, 0);
+            out.put(samples[0], bits);
+        }
+        2 => {
+            head(out, 1);
+            samples.iter().for_each(|sample| out.put(*sample, bits));
+        }
+        3..5 => {
+            let order = choices.below(5).min(longest);
+            head(out, 8 + order);
+            samples[..order as usize].iter().for_each(|sample| out.put(*sample, bits));
+            put_residual(out, choices, &samples, predictor::FIXED[order as usize], 0);
+        }
+        _ => {
+            let order = (choices.below(32) + 1).min(longest);
+            head(out, 31 + order);
+            samples[..order as usize].iter().for_each(|sample| out.put(*sample, bits));
+            let (precision, shift) = (choices.below(12) as u32 + 4, choices.below(14) as u32 + 1);
+            // Small coefficients, so that differences are numbers of 32 bits.
+            let mut coefficients: Vec<i32> = (0..order).map(|_| choices.below(5) as i32 - 2).collect();
+            coefficients[0] = (1 << shift).min((1 << (precision - 1)) - 1);
+            out.put(i64::from(precision) - 1, 4);
+            out.put(shift.into(), 5);
+            coefficients.iter().for_each(|coefficient| out.put((*coefficient).into(), precision));
+            put_residual(out, choices, &samples, &coefficients, shift);
+        }
+    }
+}
+
+/// Writes the differences of samples from their prediction, in random parts.
+fn put_residual(out: &mut BitWriter, choices: &mut Choices, samples: &[i64], coefficients: &[i32], shift: u32) {
+    let order = coefficients.len();
+    let is_wide = choices.below(2) == 1;
+    let (width, largest) = if is_wide { (5, 30) } else { (4, 14) };
+    let splits = (0..=4u32).filter(|&splits| samples.len() % (1 << splits) == 0 && samples.len() >> splits >= order);
+    let splits = splits.max().map_or(0, |most| choices.below(u64::from(most) + 1) as u32);
+    out.put(is_wide.into(), 2);
+    out.put(splits.into(), 4);
+    let length = samples.len() >> splits;
+    for part in 0..1 << splits {
+        let differences: Vec<i64> = ((part * length).max(order)..(part + 1) * length)
+            .map(|index| {
+                let pairs = samples[..index].iter().rev().zip(coefficients);
+                samples[index] - (pairs.map(|(s, c)| s * i64::from(*c)).sum::<i64>() >> shift)
+            })
+            .collect();
+        let largest_difference = differences.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0);
+        let needed = 65 - largest_difference.leading_zeros();
+        if needed <= 31 && choices.below(6) == 0 {
+            let is_zero = largest_difference == 0;
+            out.put((1 << width) - 1, width);
+            out.put(if is_zero { 0 } else { needed.into() }, 5);
+            differences.iter().filter(|_| !is_zero).for_each(|value| out.put(*value, needed));
+            continue;
+        }
+        // Not always the best parameter: unary numbers may be long.
+        let parameter = needed.saturating_sub(choices.below(10) as u32).min(largest);
+        out.put(parameter.into(), width);
+        for value in differences {
+            let folded = (value << 1 ^ value >> 63) as u64;
+            out.put_unary((folded >> parameter) as u32);
+            out.put((folded & ((1 << parameter) - 1)) as i64, parameter);
+        }
+    }
+}
+
+/// Computes a checksum bit by bit.
+fn crc(bytes: &[u8], bits: u32, polynomial: u32) -> u32 {
+    let top = 1 << (bits - 1);
+    bytes.iter().fold(0, |crc, byte| {
+        let crc = crc ^ u32::from(*byte) << (bits - 8);
+        (0..8).fold(crc, |crc, _| crc << 1 ^ if crc & top != 0 { polynomial } else { 0 }) & (2 * top - 1)
+    })
+}
+
+/// Writes a number as UTF-8 writes characters.
+fn put_number(out: &mut BitWriter, number: u64) {
+    if number < 0x80 {
+        return out.put(number as i64, 8);
+    }
+    let extra = (1..7u32).find(|extra| number < 1 << (6 * extra + 6 - extra)).unwrap();
+    out.put((1 << (extra + 1)) - 1, extra + 1);
+    out.put(0, 1);
+    out.put((number >> (6 * extra)) as i64, 6 - extra);
+    (0..extra).rev().for_each(|n| out.put((2 << 6 | (number >> (6 * n) & 63)) as i64, 8));
+}
+
+/// Makes a file of random samples. Returns its bytes, and its samples averaged to one channel.
+fn random_file(seed: u64, frames: usize) -> (Vec<u8>, Vec<f32>) {
+    let choices = &mut Choices(seed);
+    let bits = [8, 12, 16, 16, 16, 20, 24][choices.below(7) as usize];
+    let channels = [1, 1, 2, 2, 2, 3, 6][choices.below(7) as usize];
+    let rate = [16_000, 22_050, 44_100, 48_000, 12_345][choices.below(5) as usize];
+    let is_numbered = choices.below(2) == 0;
+    let usual = [64, 192, 576, 1000, 1152, 4096][choices.below(6) as usize];
+    let mut out = BitWriter::default();
+    let (mut done, mut sizes, mut mono) = (0u64, Vec::new(), Vec::new());
+    for n in 0..frames {
+        let is_free = !is_numbered || n + 1 == frames;
+        sizes.push(if is_free { choices.below(usual) + 16 } else { usual });
+    }
+    if is_numbered {
+        let last = sizes.last_mut().unwrap();
+        *last = (*last).min(usual);
+    }
+    for (n, &size) in sizes.iter().enumerate() {
+        let mut frame = BitWriter::default();
+        frame.put(if is_numbered { 0xfff8 } else { 0xfff9 }, 16);
+        let layout = if channels == 2 { [1, 8, 9, 10][choices.below(4) as usize] } else { channels - 1 };
+        let code = match rate {
+            16_000 => 5,
+            44_100 => 9,
+            12_345 => 13,
+            _ => 0,
+        };
+        frame.put(7, 4);
+        frame.put(code, 4);
+        frame.put(layout, 4);
+        frame.put([0, (bits as i64 - 8) / 4 + 1 + i64::from(bits > 12)][choices.below(2) as usize] % 8, 3);
+        frame.put(0, 1);
+        put_number(&mut frame, if is_numbered { n as u64 } else { done });
+        frame.put(size as i64 - 1, 16);
+        if code == 13 {
+            frame.put(rate.into(), 16);
+        }
+        frame.put(crc(&frame.bytes, 8, 7).into(), 8);
+        let mut planes: Vec<Vec<i64>> = (0..channels).map(|_| samples(choices, bits, size as usize)).collect();
+        if choices.below(4) == 0 {
+            let value = planes[0][0];
+            planes[0].fill(value);
+        }
+        if choices.below(4) == 0 {
+            planes[0].iter_mut().for_each(|sample| *sample &= !7);
+        }
+        let full = 1.0 / (1u32 << (bits - 1)) as f32;
+        let sum = |n: usize| planes.iter().map(|plane| plane[n] as f32 * full).sum::<f32>();
+        mono.extend((0..size as usize).map(|n| sum(n) / planes.len() as f32));
+        let mut widths = vec![bits; planes.len()];
+        if let [left, right] = &mut planes[..] {
+            for (left, right) in left.iter_mut().zip(right) {
+                let (l, r) = (*left, *right);
+                (*left, *right) = match layout {
+                    8 => (l, l - r),
+                    9 => (l - r, r),
+                    10 => ((l + r) >> 1, l - r),
+                    _ => (l, r),
+                };
+            }
+            match layout {
+                9 => widths[0] += 1,
+                8 | 10 => widths[1] += 1,
+                _ => {}
+            }
+        }
+        for (plane, width) in planes.iter().zip(widths) {
+            put_subframe(&mut frame, choices, plane, width);
+        }
+        let checksum = crc(&frame.bytes, 16, 0x8005);
+        frame.bits = frame.bytes.len() * 8;
+        frame.put(checksum.into(), 16);
+        out.bytes.extend(frame.bytes);
+        done += size;
+    }
+    let mut file = BitWriter::default();
+    file.bytes.extend(MAGIC);
+    file.bits = 32;
+    file.put(if choices.below(2) == 0 { 0x80 } else { 0 }, 8);
+    let is_last = file.bytes[4] == 0x80;
+    file.put(34, 24);
+    let (least, most) = (sizes[..frames.max(2) - 1].iter().min().unwrap(), sizes.iter().max().unwrap());
+    // Equal sizes would say that frames are numbered.
+    file.put(if is_numbered { *least as i64 } else { 16 }, 16);
+    file.put(*most as i64 + i64::from(!is_numbered), 16);
+    file.put(0, 48);
+    file.put(rate.into(), 20);
+    file.put(channels - 1, 3);
+    file.put(i64::from(bits) - 1, 5);
+    file.put(done as i64, 36);
+    file.bytes.extend([0; 16]);
+    file.bits += 128;
+    if !is_last {
+        file.put(0x81, 8);
+        file.put(5, 24);
+        file.bytes.extend(b"other");
+    }
+    file.bytes.extend(out.bytes);
+    (file.bytes, mono)
+}
+
+/// Reads `bytes` by this decoder and by Symphonia.
+fn both(bytes: &[u8]) -> [Option<Vec<f32>>; 2] {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.flac");
+    std::fs::write(&path, bytes).unwrap();
+    let whole = AudioSegment::default();
+    [read(&path, whole), compressed::read(&path, whole).ok()].map(|audio| audio.map(|audio| audio.samples))
+}
+
+/// Reads a segment of `bytes` by this decoder.
+fn read_part(bytes: &[u8], segment: AudioSegment) -> Option<Vec<f32>> {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.flac");
+    std::fs::write(&path, bytes).unwrap();
+    Some(read(&path, segment)?.samples)
+}
+
+proptest! {
+    #[test]
+    fn random_files_have_their_samples_here_and_in_symphonia(seed: u64, frames in 1usize..5) {
+        let (bytes, samples) = random_file(seed, frames);
+        let [found, by_symphonia] = both(&bytes);
+        prop_assert!(found.is_some() && found == by_symphonia);
+        let found = found.unwrap();
+        let differs = found.iter().zip(&samples).position(|(found, expected)| (found - expected).abs() > 1e-7);
+        prop_assert_eq!((differs, found.len()), (None, samples.len()));
+    }
+
+    // Symphonia is no judge here: it cannot seek in some short files.
+    #[test]
+    fn segments_are_parts_of_the_whole(seed: u64, from in 0.0f64..1.0, share in 0.0f64..1.0) {
+        let (bytes, samples) = random_file(seed, 4);
+        let StreamHeader { rate, .. } = StreamHeader::read(&bytes).unwrap();
+        let length = samples.len() as f64 / f64::from(rate);
+        let (offset, duration) = (Seconds(length * from), Seconds(length * (1.0 - from) * share));
+        let whole = read_part(&bytes, AudioSegment::default()).unwrap();
+        let segment = AudioSegment { offset, duration: Some(duration) };
+        // Less than a sample, and files of more than a megabyte.
+        let Some(found) = read_part(&bytes, segment) else { return Ok(()) };
+        let first = (offset.0 * f64::from(rate)).round() as usize;
+        prop_assert!(found == whole[first..first + found.len()]);
+    }
+
+    #[test]
+    fn damaged_files_have_the_samples_of_before_or_of_symphonia_or_none(
+        seed: u64,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let (mut bytes, _) = random_file(seed, 3);
+        let [before, _] = both(&bytes);
+        for (index, value) in damage {
+            let index = index.index(bytes.len());
+            bytes[index] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()).max(1));
+        }
+        let [found, by_symphonia] = both(&bytes);
+        prop_assert!(found.is_none() || found == before || found == by_symphonia);
+    }
+}
+
+#[test]
+fn files_of_encoders_are_decoded_here() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.flac");
+    let tone = crate::testing::tone(300.0, 1.0, 16_000);
+    std::fs::write(&path, crate::flac_bytes(&tone, 16_000).unwrap()).unwrap();
+    let sweep = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/audio/sweep.flac");
+    for path in [path, sweep] {
+        let found = read(&path, AudioSegment::default()).map(|audio| audio.samples);
+        let expected = compressed::read(&path, AudioSegment::default()).unwrap().samples;
+        let differs =
+            found.as_ref().map(|found| found.iter().zip(&expected).position(|(found, expected)| found != expected));
+        assert_eq!((differs, found.map(|found| found.len())), (Some(None), Some(expected.len())), "{}", path.display());
+    }
+}
