@@ -26,11 +26,14 @@ mod predictor;
 /// First bytes of a FLAC file.
 pub(super) const MAGIC: &[u8; 4] = b"fLaC";
 
-/// Size of the largest file that is decoded here: about an hour of speech.
-const FILE_MAX: u64 = 64 << 20;
+/// Size of the largest file that is decoded here: about a quarter of an hour of speech. All its bytes are in memory at once.
+const FILE_MAX: u64 = 16 << 20;
 
 /// Size of the largest file of which a segment is decoded here, because all audio before the segment is decoded, too.
 const SEGMENT_FILE_MAX: u64 = 1 << 20;
+
+/// Size of the largest buffer of bytes that a thread keeps: more than most utterances need.
+const KEPT_MAX: usize = 1 << 20;
 
 /// Number of zeros behind the bytes of a file: a reader takes up to eight bytes ahead, and always eight at once.
 const PADDING: usize = 16;
@@ -57,22 +60,25 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
         return None;
     }
     BUFFERS.with_borrow_mut(|buffers| {
-        buffers.fill(reader)?;
-        let header = StreamHeader::read(&buffers.bytes)?;
-        let range = header.info().locate(path, segment).ok()?;
-        // Compiled for the processor that runs it, which shifts and counts bits faster than the oldest one.
-        let samples = Arch::new().dispatch(Decoding { buffers, header: &header, range: &range })?;
-        Some(Audio { samples, rate: header.rate })
+        let audio = buffers.read(reader, path, segment);
+        if buffers.bytes.capacity() > KEPT_MAX {
+            buffers.bytes = Vec::new();
+        }
+        audio
     })
 }
 
 impl Buffers {
-    /// Reads all bytes of a file.
-    fn fill(&mut self, mut reader: AudioReader) -> Option<()> {
+    /// Reads all bytes of a file, and decodes a segment.
+    fn read(&mut self, mut reader: AudioReader, path: &Path, segment: AudioSegment) -> Option<Audio> {
         self.bytes.clear();
         reader.read_to_end(&mut self.bytes).ok()?;
         self.bytes.extend([0; PADDING]);
-        Some(())
+        let header = StreamHeader::read(&self.bytes)?;
+        let range = header.info().locate(path, segment).ok()?;
+        // Compiled for the processor that runs it, which shifts and counts bits faster than the oldest one.
+        let samples = Arch::new().dispatch(Decoding { buffers: self, header: &header, range: &range })?;
+        Some(Audio { samples, rate: header.rate })
     }
 }
 
