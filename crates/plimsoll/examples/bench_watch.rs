@@ -152,6 +152,9 @@ fn line(name: &str, blocks: &[(Mode, f64)], mode: Mode) -> String {
         blocks.iter().filter(|(mode, _)| *mode == wanted).map(|(_, ratio)| *ratio).collect()
     };
     let (mut with, mut without) = (of(mode), of(Mode::Off));
+    if with.is_empty() || without.is_empty() {
+        return format!("{name}: not measured, there were too few blocks; a larger --seconds brings more");
+    }
     let mut random = Random(17);
     let mut drawn = |from: &[f64]| -> f64 {
         let mut values: Vec<f64> = from.iter().map(|_| from[random.below(from.len())]).collect();

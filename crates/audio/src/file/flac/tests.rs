@@ -17,7 +17,7 @@ struct BitWriter {
 impl BitWriter {
     fn put(&mut self, value: i64, bits: u32) {
         for bit in (0..bits).rev() {
-            if self.bits % 8 == 0 {
+            if self.bits.is_multiple_of(8) {
                 self.bytes.push(0);
             }
             *self.bytes.last_mut().unwrap() |= ((value >> bit & 1) as u8) << (7 - self.bits % 8);
@@ -103,7 +103,8 @@ fn put_residual(out: &mut BitWriter, choices: &mut Choices, samples: &[i64], coe
     let order = coefficients.len();
     let is_wide = choices.below(2) == 1;
     let (width, largest) = if is_wide { (5, 30) } else { (4, 14) };
-    let splits = (0..=4u32).filter(|&splits| samples.len() % (1 << splits) == 0 && samples.len() >> splits >= order);
+    let splits =
+        (0..=4u32).filter(|&splits| samples.len().is_multiple_of(1 << splits) && samples.len() >> splits >= order);
     let splits = splits.max().map_or(0, |most| choices.below(u64::from(most) + 1) as u32);
     out.put(is_wide.into(), 2);
     out.put(splits.into(), 4);
@@ -156,46 +157,81 @@ fn put_number(out: &mut BitWriter, number: u64) {
     (0..extra).rev().for_each(|n| out.put((2 << 6 | (number >> (6 * n) & 63)) as i64, 8));
 }
 
-/// Makes a file of random samples. Returns its bytes, and its samples averaged to one channel.
-fn random_file(seed: u64, frames: usize) -> (Vec<u8>, Vec<f32>) {
-    let choices = &mut Choices(seed);
-    let bits = [8, 12, 16, 16, 16, 20, 24][choices.below(7) as usize];
-    let channels = [1, 1, 2, 2, 2, 3, 6][choices.below(7) as usize];
-    let rate = [16_000, 22_050, 44_100, 48_000, 12_345][choices.below(5) as usize];
-    let is_numbered = choices.below(2) == 0;
-    let usual = [64, 192, 576, 1000, 1152, 4096][choices.below(6) as usize];
-    let mut out = BitWriter::default();
-    let (mut done, mut sizes, mut mono) = (0u64, Vec::new(), Vec::new());
-    for n in 0..frames {
-        let is_free = !is_numbered || n + 1 == frames;
-        sizes.push(if is_free { choices.below(usual) + 16 } else { usual });
+/// What all frames of a random file share.
+struct Stream {
+    bits: u32,
+    channels: i64,
+    rate: u32,
+    is_numbered: bool,
+    sizes: Vec<u64>,
+}
+
+impl Stream {
+    fn new(choices: &mut Choices, frames: usize) -> Self {
+        let bits = [8, 12, 16, 16, 16, 20, 24][choices.below(7) as usize];
+        let channels = [1, 1, 2, 2, 2, 3, 6][choices.below(7) as usize];
+        let rate = [16_000, 22_050, 44_100, 48_000, 12_345][choices.below(5) as usize];
+        let is_numbered = choices.below(2) == 0;
+        let usual = [64, 192, 576, 1000, 1152, 4096][choices.below(6) as usize];
+        let mut sizes: Vec<u64> =
+            (0..frames).map(|_| if is_numbered { usual } else { choices.below(usual) + 16 }).collect();
+        if let Some(last) = sizes.last_mut().filter(|_| is_numbered) {
+            *last = (choices.below(usual) + 16).min(usual);
+        }
+        Self { bits, channels, rate, is_numbered, sizes }
     }
-    if is_numbered {
-        let last = sizes.last_mut().unwrap();
-        *last = (*last).min(usual);
+
+    /// Writes the bytes before the first frame.
+    fn head(&self, choices: &mut Choices) -> Vec<u8> {
+        let mut file = BitWriter { bytes: MAGIC.to_vec(), bits: 32 };
+        let is_last = choices.below(2) == 0;
+        file.put(if is_last { 0x80 } else { 0 }, 8);
+        file.put(34, 24);
+        let least = self.sizes[..self.sizes.len().max(2) - 1].iter().min().unwrap();
+        // Equal sizes would say that frames are numbered.
+        file.put(if self.is_numbered { *least as i64 } else { 16 }, 16);
+        file.put(*self.sizes.iter().max().unwrap() as i64 + i64::from(!self.is_numbered), 16);
+        file.put(0, 48);
+        file.put(self.rate.into(), 20);
+        file.put(self.channels - 1, 3);
+        file.put(i64::from(self.bits) - 1, 5);
+        file.put(self.sizes.iter().sum::<u64>() as i64, 36);
+        file.bytes.extend([0; 16]);
+        if !is_last {
+            file.bytes.extend(b"\x81\0\0\x05other");
+        }
+        file.bytes
     }
-    for (n, &size) in sizes.iter().enumerate() {
-        let mut frame = BitWriter::default();
-        frame.put(if is_numbered { 0xfff8 } else { 0xfff9 }, 16);
-        let layout = if channels == 2 { [1, 8, 9, 10][choices.below(4) as usize] } else { channels - 1 };
-        let code = match rate {
+
+    /// Writes the header of a frame, which says what its channels hold.
+    fn put_frame_header(&self, out: &mut BitWriter, choices: &mut Choices, number: u64, size: u64) -> i64 {
+        let layout = if self.channels == 2 { [1, 8, 9, 10][choices.below(4) as usize] } else { self.channels - 1 };
+        let code = match self.rate {
             16_000 => 5,
             44_100 => 9,
             12_345 => 13,
             _ => 0,
         };
-        frame.put(7, 4);
-        frame.put(code, 4);
-        frame.put(layout, 4);
-        frame.put([0, (bits as i64 - 8) / 4 + 1 + i64::from(bits > 12)][choices.below(2) as usize] % 8, 3);
-        frame.put(0, 1);
-        put_number(&mut frame, if is_numbered { n as u64 } else { done });
-        frame.put(size as i64 - 1, 16);
+        out.put(if self.is_numbered { 0xfff8 } else { 0xfff9 }, 16);
+        out.put(7, 4);
+        out.put(code, 4);
+        out.put(layout, 4);
+        let bits = i64::from(self.bits);
+        out.put([0, (bits - 8) / 4 + 1 + i64::from(bits > 12)][choices.below(2) as usize], 3);
+        out.put(0, 1);
+        put_number(out, number);
+        out.put(size as i64 - 1, 16);
         if code == 13 {
-            frame.put(rate.into(), 16);
+            out.put(self.rate.into(), 16);
         }
-        frame.put(crc(&frame.bytes, 8, 7).into(), 8);
-        let mut planes: Vec<Vec<i64>> = (0..channels).map(|_| samples(choices, bits, size as usize)).collect();
+        out.put(crc(&out.bytes, 8, 7).into(), 8);
+        layout
+    }
+
+    /// Makes the samples of the channels of a frame.
+    fn planes(&self, choices: &mut Choices, size: u64) -> Vec<Vec<i64>> {
+        let mut planes: Vec<Vec<i64>> =
+            (0..self.channels).map(|_| samples(choices, self.bits, size as usize)).collect();
         if choices.below(4) == 0 {
             let value = planes[0][0];
             planes[0].fill(value);
@@ -203,59 +239,53 @@ fn random_file(seed: u64, frames: usize) -> (Vec<u8>, Vec<f32>) {
         if choices.below(4) == 0 {
             planes[0].iter_mut().for_each(|sample| *sample &= !7);
         }
-        let full = 1.0 / (1u32 << (bits - 1)) as f32;
+        planes
+    }
+
+    /// Computes the mean of the channels.
+    fn mono(&self, planes: &[Vec<i64>]) -> Vec<f32> {
+        let full = 1.0 / (1u32 << (self.bits - 1)) as f32;
         let sum = |n: usize| planes.iter().map(|plane| plane[n] as f32 * full).sum::<f32>();
-        mono.extend((0..size as usize).map(|n| sum(n) / planes.len() as f32));
-        let mut widths = vec![bits; planes.len()];
-        if let [left, right] = &mut planes[..] {
-            for (left, right) in left.iter_mut().zip(right) {
-                let (l, r) = (*left, *right);
-                (*left, *right) = match layout {
-                    8 => (l, l - r),
-                    9 => (l - r, r),
-                    10 => ((l + r) >> 1, l - r),
-                    _ => (l, r),
-                };
-            }
-            match layout {
-                9 => widths[0] += 1,
-                8 | 10 => widths[1] += 1,
-                _ => {}
-            }
+        (0..planes[0].len()).map(|n| sum(n) / planes.len() as f32).collect()
+    }
+}
+
+/// Computes what channels hold, and the bits of each.
+fn joined(mut planes: Vec<Vec<i64>>, layout: i64, bits: u32) -> Vec<(Vec<i64>, u32)> {
+    if let [left, right] = &mut planes[..] {
+        for (left, right) in left.iter_mut().zip(right) {
+            let (l, r) = (*left, *right);
+            (*left, *right) = match layout {
+                8 => (l, l - r),
+                9 => (l - r, r),
+                10 => ((l + r) >> 1, l - r),
+                _ => (l, r),
+            };
         }
-        for (plane, width) in planes.iter().zip(widths) {
-            put_subframe(&mut frame, choices, plane, width);
+    }
+    let is_side = |channel| matches!((layout, channel), (9, 0) | (8 | 10, 1));
+    planes.into_iter().enumerate().map(|(n, plane)| (plane, bits + u32::from(is_side(n)))).collect()
+}
+
+/// Makes a file of random samples. Returns its bytes, and its samples averaged to one channel.
+fn random_file(seed: u64, frames: usize) -> (Vec<u8>, Vec<f32>) {
+    let choices = &mut Choices(seed);
+    let stream = Stream::new(choices, frames);
+    let (mut file, mut mono, mut done) = (stream.head(choices), Vec::new(), 0);
+    for (n, &size) in stream.sizes.iter().enumerate() {
+        let mut frame = BitWriter::default();
+        let number = if stream.is_numbered { n as u64 } else { done };
+        let layout = stream.put_frame_header(&mut frame, choices, number, size);
+        let planes = stream.planes(choices, size);
+        mono.extend(stream.mono(&planes));
+        for (plane, width) in joined(planes, layout, stream.bits) {
+            put_subframe(&mut frame, choices, &plane, width);
         }
-        let checksum = crc(&frame.bytes, 16, 0x8005);
-        frame.bits = frame.bytes.len() * 8;
-        frame.put(checksum.into(), 16);
-        out.bytes.extend(frame.bytes);
+        file.extend(&frame.bytes);
+        file.extend((crc(&frame.bytes, 16, 0x8005) as u16).to_be_bytes());
         done += size;
     }
-    let mut file = BitWriter::default();
-    file.bytes.extend(MAGIC);
-    file.bits = 32;
-    file.put(if choices.below(2) == 0 { 0x80 } else { 0 }, 8);
-    let is_last = file.bytes[4] == 0x80;
-    file.put(34, 24);
-    let (least, most) = (sizes[..frames.max(2) - 1].iter().min().unwrap(), sizes.iter().max().unwrap());
-    // Equal sizes would say that frames are numbered.
-    file.put(if is_numbered { *least as i64 } else { 16 }, 16);
-    file.put(*most as i64 + i64::from(!is_numbered), 16);
-    file.put(0, 48);
-    file.put(rate.into(), 20);
-    file.put(channels - 1, 3);
-    file.put(i64::from(bits) - 1, 5);
-    file.put(done as i64, 36);
-    file.bytes.extend([0; 16]);
-    file.bits += 128;
-    if !is_last {
-        file.put(0x81, 8);
-        file.put(5, 24);
-        file.bytes.extend(b"other");
-    }
-    file.bytes.extend(out.bytes);
-    (file.bytes, mono)
+    (file, mono)
 }
 
 /// Reads `bytes` by this decoder and by Symphonia.
