@@ -120,7 +120,6 @@ impl StreamHeader {
             length: packed & 0xf_ffff_ffff,
             first_frame: position,
         };
-        // A frame takes at least one bit for 65535 samples, so a small file may promise a long silence.
         let is_usual = (4..=24).contains(&header.bits) && SAMPLE_RATES.contains(&header.rate) && header.length > 0;
         is_usual.then_some(header)
     }
@@ -205,7 +204,8 @@ fn subframe(reader: &mut BitReader<'_>, bits: u32, plane: &mut [i32]) -> Option<
         1 => verbatim(reader, bits, plane)?,
         kind @ 8..=12 => {
             let order = kind as usize - 8;
-            predicted(reader, bits, order, plane)?;
+            verbatim(reader, bits, plane.get_mut(..order)?)?;
+            residual(reader, order, plane)?;
             restore(plane, predictor::FIXED[order], 0);
         }
         kind @ 32..=63 => {
@@ -231,19 +231,13 @@ fn subframe(reader: &mut BitReader<'_>, bits: u32, plane: &mut [i32]) -> Option<
     Some(())
 }
 
+/// Reads samples, or differences, as plain numbers of `bits` bits.
 #[inline(always)]
 fn verbatim(reader: &mut BitReader<'_>, bits: u32, plane: &mut [i32]) -> Option<()> {
     for sample in plane {
         *sample = reader.take_signed(bits)?;
     }
     Some(())
-}
-
-/// Reads the first `order` samples of a channel as they are, and for the others their differences from a prediction.
-#[inline(always)]
-fn predicted(reader: &mut BitReader<'_>, bits: u32, order: usize, plane: &mut [i32]) -> Option<()> {
-    verbatim(reader, bits, plane.get_mut(..order)?)?;
-    residual(reader, order, plane)
 }
 
 /// Reads the differences between samples and their prediction, from sample `order` on.
