@@ -5,8 +5,8 @@ use std::fs::{remove_file, rename, write};
 use std::path::PathBuf;
 use std::process::id;
 use std::sync::Arc;
-use std::thread::spawn;
-use std::time::SystemTime;
+use std::thread::{sleep, spawn};
+use std::time::{Duration, SystemTime};
 
 use plimsoll_monitor::Timestamp;
 use plimsoll_monitor::terminal::{Update, ViewOptions, run_terminal, screen_text};
@@ -31,6 +31,11 @@ fn a_program_shows_a_run() {
         if remove_file(folder.join("thread")).is_ok() {
             let faulty = spawn(|| panic!("a fault of a thread"));
             assert!(faulty.join().is_err());
+        }
+        if rename(folder.join("wait"), folder.join("is_waiting")).is_ok() {
+            while folder.join("is_waiting").exists() {
+                sleep(Duration::from_millis(1));
+            }
         }
         Update::State(state.clone())
     };
@@ -86,6 +91,24 @@ fn a_view_fills_a_window_that_changes_its_size() {
     // Below 40x10 a line is left.
     pane.resize(39, 9);
     wait_for("one line", || (pane.text().trim_end().lines().count() == 1).then_some(()));
+    pane.press("q");
+    assert_eq!(pane.end().code, "0");
+}
+
+#[test]
+fn a_key_is_not_lost_when_the_window_changes_its_size() {
+    let Some(pane) = start(80, 24, false) else { return };
+    for round in 0..6 {
+        let has_help = round % 2 == 0;
+        // A busy program finds both at once.
+        write(pane.folder().join("wait"), "").unwrap();
+        wait_for("a busy program", || (!pane.folder().join("wait").exists()).then_some(()));
+        pane.resize(80 + round % 2, 24);
+        pane.press("?");
+        assert_ne!(pane.text().contains("? back"), has_help);
+        remove_file(pane.folder().join("is_waiting")).unwrap();
+        wait_for("the help or the view", || (pane.text().contains("? back") == has_help).then_some(()));
+    }
     pane.press("q");
     assert_eq!(pane.end().code, "0");
 }
