@@ -341,7 +341,7 @@ fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError>
     if is_wav(&first) {
         return wav::read(path, segment);
     }
-    let fast = if first == flac::MAGIC { flac::read(path, segment) } else { None };
+    let fast = if flac::may_begin_with(&first) { flac::read(path, segment) } else { None };
     fast.map_or_else(|| compressed::read(path, segment), Ok)
 }
 

@@ -6,7 +6,7 @@
 //! wrong.
 
 use std::cell::RefCell;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use plimsoll_core::Samples;
@@ -23,8 +23,11 @@ mod bits;
 mod frame;
 mod predictor;
 
-/// First bytes of a FLAC file.
-pub(super) const MAGIC: &[u8; 4] = b"fLaC";
+/// First bytes of a FLAC file, or those behind its tags.
+const MAGIC: &[u8; 4] = b"fLaC";
+
+/// First bytes of a tag in the format ID3v2, which some programs write in front of a file.
+const TAG: &[u8; 3] = b"ID3";
 
 /// Size of the largest file that is decoded here: about a quarter of an hour of speech. All its bytes are in memory at once.
 const FILE_MAX: u64 = 16 << 20;
@@ -34,6 +37,9 @@ const SEGMENT_FILE_MAX: u64 = 1 << 20;
 
 /// Size of the largest buffer of bytes that a thread keeps: more than most utterances need.
 const KEPT_MAX: usize = 1 << 20;
+
+/// Largest number of tags in front of a file.
+const TAGS_MAX: usize = 8;
 
 /// Number of zeros behind the bytes of a file: a reader takes up to eight bytes ahead, and always eight at once.
 const PADDING: usize = 16;
@@ -48,13 +54,19 @@ struct Buffers {
     planes: Vec<Vec<i32>>,
 }
 
+/// Returns whether a FLAC file may begin with the bytes `first`.
+pub(super) fn may_begin_with(first: &[u8]) -> bool {
+    first == MAGIC || first.starts_with(TAG)
+}
+
 /// Reads a segment of a FLAC file, averaged to one channel. `None`: the file is damaged, unusual or large.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
     let source = AudioSource::from_path(path);
     if matches!(source.part, Some(AudioPart::Bytes { length: None, .. })) {
         return None;
     }
-    let reader = source.open().ok()?;
+    let mut reader = source.open().ok()?;
+    skip_tags(&mut reader)?;
     let is_whole = segment == AudioSegment::default();
     if reader.byte_len() > if is_whole { FILE_MAX } else { SEGMENT_FILE_MAX } {
         return None;
@@ -68,8 +80,29 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
     })
 }
 
+/// Moves `reader` behind the tags in front of a FLAC file. `None`: the file is no FLAC file.
+fn skip_tags(reader: &mut (impl Read + Seek)) -> Option<()> {
+    let mut start = 0;
+    for _ in 0..=TAGS_MAX {
+        reader.seek(SeekFrom::Start(start)).ok()?;
+        let mut head = [0; 10];
+        reader.read_exact(&mut head).ok()?;
+        if head.starts_with(MAGIC) {
+            return reader.seek(SeekFrom::Start(start)).ok().map(|_| ());
+        }
+        // The length counts what is behind the ten bytes of the head, but not a copy of the head at the end.
+        let [_, _, _, _, _, flags, length @ ..] = head;
+        if !head.starts_with(TAG) || length.iter().any(|byte| *byte > 127) {
+            return None;
+        }
+        let has_copy = flags & 0x10 != 0;
+        start += length.iter().fold(0, |sum, byte| sum << 7 | u64::from(*byte)) + if has_copy { 20 } else { 10 };
+    }
+    None
+}
+
 impl Buffers {
-    /// Reads all bytes of a file, and decodes a segment.
+    /// Reads the rest of a file, and decodes a segment.
     fn read(&mut self, mut reader: AudioReader, path: &Path, segment: AudioSegment) -> Option<Audio> {
         self.bytes.clear();
         reader.read_to_end(&mut self.bytes).ok()?;
@@ -90,7 +123,7 @@ struct StreamHeader {
     bits: u32,
     /// Number of samples per channel.
     length: u64,
-    /// Position of the first frame in the file.
+    /// Position of the first frame in the file, without tags in front.
     first_frame: usize,
 }
 
