@@ -92,6 +92,16 @@ impl Pane {
         assert!(Command::new("kill").args([signal, pid.trim()]).status().unwrap().success());
     }
 
+    /// Closes the window, as a lost connection does.
+    pub(crate) fn hang_up(&self) {
+        self.tmux(&["kill-server"]);
+    }
+
+    /// Returns whether the program runs.
+    pub(crate) fn is_running(&self) -> bool {
+        Command::new("kill").args(["-0", self.read("pid").trim()]).output().unwrap().status.success()
+    }
+
     /// Waits for the end of the program, and asserts that the terminal is as it was before it.
     pub(crate) fn end(self) -> Left {
         wait_for("the end of the program", || self.folder.path().join("after").exists().then_some(()));

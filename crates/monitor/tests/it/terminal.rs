@@ -1,9 +1,9 @@
 //! A real terminal shows what the view draws, and is as it was before after every end that a program can act on.
 
 use std::env::{current_exe, var, var_os};
-use std::fs::{read_to_string, remove_file, rename, write};
+use std::fs::{remove_file, rename, write};
 use std::path::PathBuf;
-use std::process::{Command, id};
+use std::process::id;
 use std::sync::Arc;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, SystemTime};
@@ -126,10 +126,8 @@ fn signals_end_the_view_and_leave_a_sane_terminal() {
 #[test]
 fn a_view_ends_with_its_terminal() {
     let Some(pane) = start(80, 24, false) else { return };
-    let process = read_to_string(pane.folder().join("pid")).unwrap();
-    drop(pane);
-    let is_running = || Command::new("kill").args(["-0", &process]).output().unwrap().status.success();
-    wait_for("the end of the program", || (!is_running()).then_some(()));
+    pane.hang_up();
+    wait_for("the end of the program", || (!pane.is_running()).then_some(()));
 }
 
 #[test]

@@ -82,6 +82,14 @@ fn signals_stop_a_run_with_a_view_and_leave_a_sane_terminal() {
 }
 
 #[test]
+fn a_run_whose_terminal_is_gone_ends_with_a_checkpoint() {
+    let Some(pane) = train(120, 40) else { return };
+    pane.hang_up();
+    wait_for("the end of the run", || (!pane.is_running()).then_some(()));
+    assert!(has_checkpoint(pane.folder()));
+}
+
+#[test]
 fn a_second_signal_ends_a_run_at_once_and_leaves_a_sane_terminal() {
     let Some(pane) = train(120, 40) else { return };
     pane.signal("-TERM");

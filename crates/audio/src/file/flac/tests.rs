@@ -336,8 +336,11 @@ proptest! {
             tagged.extend(b"TAG");
             tagged.extend([0; 125]);
         }
-        let [found, expected] = [&tagged, &bytes].map(|bytes| read_part(bytes, AudioSegment::default()));
-        prop_assert!(found.is_some() && found == expected);
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("x.flac");
+        std::fs::write(&path, tagged).unwrap();
+        let found = crate::read_recording(&path).unwrap().samples;
+        prop_assert_eq!(Some(found), read_part(&bytes, AudioSegment::default()));
     }
 
     // Symphonia is no judge here: it cannot seek in some short files.
