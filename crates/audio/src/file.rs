@@ -190,7 +190,7 @@ pub enum AudioError {
         problem: String,
     },
     /// A compressed file ends before the length that its header gives.
-    #[error("audio file {} is cut short: {promised} expected, {found} found", file.display())]
+    #[error("audio file {} is cut short: {} expected, {} found", file.display(), apart(*promised, *found).0, apart(*promised, *found).1)]
     CutShort {
         /// Compressed file that ends too early.
         file: PathBuf,
@@ -253,11 +253,19 @@ const LOUDEST: f32 = 4_294_967_296.0;
 /// Largest distance of silent samples from their mean: 80 dB below full scale.
 const SILENCE: f32 = 1e-4;
 
+/// Writes two lengths so that their difference is seen.
+fn apart(promised: Seconds, found: Seconds) -> (String, String) {
+    match (promised.to_string(), found.to_string()) {
+        (a, b) if a == b => (format!("{:.5} s", promised.0), format!("{:.5} s", found.0)),
+        texts => texts,
+    }
+}
+
 /// Accepted sample rates in hertz. Other rates come from broken headers, and a resampler for them would need gigabytes.
 const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
 
 /// Tolerance between the length of a file and a time in a manifest, because manifests round their times: a segment may
-/// end this much after its file.
+/// end this much after its file. A file whose format does not tell its exact length may end this much too early.
 pub const DURATION_TOLERANCE: Seconds = Seconds(0.1);
 
 /// Reads a whole audio file at its own sample rate and averages its channels.

@@ -18,7 +18,7 @@ use symphonia::core::units::Timestamp;
 
 use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioSegment, AudioSource, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange,
-    unreadable,
+    flac, unreadable,
 };
 
 /// Length of audio that is decoded before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16
@@ -83,18 +83,20 @@ struct Decoding {
     file: CompressedFile,
     decoder: Box<dyn AudioDecoder>,
     mono: MonoMix,
+    /// Index in the audio of the sample behind the last packet.
+    end: i64,
 }
 
 impl Decoding {
     fn new(mut file: CompressedFile, range: SampleRange) -> Result<Self, AudioError> {
         let decoder = decoder(&file.path, &file.params)?;
         file.seek_with_preroll(range.first)?;
-        Ok(Self { file, decoder, mono: MonoMix::new(&range) })
+        Ok(Self { file, decoder, mono: MonoMix::new(&range), end: i64::MIN })
     }
 
     /// Decodes one packet; false at the end.
     fn advance(&mut self) -> Result<bool, AudioError> {
-        let Self { file, decoder, mono } = self;
+        let Self { file, decoder, mono, end } = self;
         if !mono.wants_more() {
             return Ok(false);
         }
@@ -102,6 +104,13 @@ impl Decoding {
         match decoder.decode(&packet) {
             Ok(sound) => {
                 let at = file.start_of(&packet, sound.frames());
+                let is_next = file.info.kind != AudioKind::Flac || at >= *end;
+                *end = at + sound.frames() as i64;
+                if !is_next {
+                    // Its samples would fill what the first stream has lost.
+                    let (after, problem) = (Samples(mono.taken).at(file.info.rate), "a second stream begins inside it");
+                    return Err(AudioError::Damaged { file: file.path.clone(), after, problem: problem.into() });
+                }
                 let missing = mono.gap_before(at, &sound);
                 if missing > 0 && file.info.kind != AudioKind::Mp3 {
                     let after = Samples((at - missing).max(0) as u64).at(file.info.rate);
@@ -121,12 +130,13 @@ impl Decoding {
         Ok(true)
     }
 
-    /// Checks that the range is complete. A missing length up to [`DURATION_TOLERANCE`] is rounding; more means that the file
-    /// was cut.
+    /// Checks that the range is complete. Where the header has the exact length, any missing sample means that the file was
+    /// cut or damaged. In other files a missing length up to [`DURATION_TOLERANCE`] is rounding.
     fn finish(&self) -> Result<(), AudioError> {
         let (mono, rate) = (&self.mono, self.file.info.rate);
         let missing = Samples(mono.count - mono.taken).at(rate);
-        if missing > DURATION_TOLERANCE || mono.taken == 0 {
+        let tolerance = if self.file.is_exact { Seconds(0.0) } else { DURATION_TOLERANCE };
+        if missing > tolerance || mono.taken == 0 {
             let at = |samples: u64| Samples(mono.first as u64 + samples).at(rate);
             let (promised, found) = (at(mono.count), at(mono.taken));
             return Err(AudioError::CutShort { file: self.file.path.clone(), promised, found });
@@ -145,6 +155,8 @@ struct CompressedFile {
     zero: i64,
     params: AudioCodecParameters,
     info: AudioInfo,
+    /// Whether the header has the exact number of samples, as that of FLAC has outside of Ogg, if the encoder knew it.
+    is_exact: bool,
 }
 
 impl CompressedFile {
@@ -167,6 +179,7 @@ impl CompressedFile {
         // audio.
         let before = if kind == AudioKind::Opus { delay } else { 0 };
         let zero = start + i64::from(before);
+        let is_exact = kind == AudioKind::Flac && frames.is_some() && reader.format_info().short_name == "flac";
         let length = match frames {
             Some(frames) if kind != AudioKind::Mp3 => Some(frames.saturating_sub(before.into())),
             _ if !is_counted => None,
@@ -182,7 +195,7 @@ impl CompressedFile {
         let channels = params.channels.as_ref().map_or(1, |channels| channels.count() as u16);
         let duration = length.map_or(Seconds(f64::INFINITY), |length| Samples(length).at(rate));
         let info = AudioInfo { kind, rate, channels, duration };
-        Ok(Self { path: path.into(), reader, track: id, zero, params, info })
+        Ok(Self { path: path.into(), reader, track: id, zero, params, info, is_exact })
     }
 
     /// Computes the index in the audio of the first sample that the decoder returned for `packet`, where `frames` is
@@ -282,7 +295,8 @@ impl MonoMix {
 }
 
 fn probe(path: &Path) -> Result<Box<dyn FormatReader>, AudioError> {
-    let file = AudioSource::from_path(path).open().map_err(|error| unreadable(path, error))?;
+    let file = AudioSource::from_path(path).open().and_then(flac::without_tags);
+    let file = file.map_err(|error| unreadable(path, error))?;
     let stream = MediaSourceStream::new(Box::new(file), Default::default());
     let probed = symphonia::default::get_probe().probe(
         &Hint::new(),
@@ -349,8 +363,7 @@ fn codec_registry() -> &'static CodecRegistry {
     })
 }
 
-/// Returns whether an error means that the file ended early. [`Decoding::finish`] then compares the missing length with
-/// the tolerance.
+/// Returns whether an error means that the file ended early. [`Decoding::finish`] then looks at what is missing.
 fn is_end(error: &Error) -> bool {
     matches!(error, Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof)
 }

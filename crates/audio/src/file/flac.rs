@@ -6,7 +6,7 @@
 //! wrong.
 
 use std::cell::RefCell;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use plimsoll_core::Samples;
@@ -28,6 +28,12 @@ const MAGIC: &[u8; 4] = b"fLaC";
 
 /// First bytes of a tag in the format ID3v2, which some programs write in front of a file.
 const TAG: &[u8; 3] = b"ID3";
+
+/// First bytes of a tag in the format ID3v1, which some programs write behind a file.
+const TAG_BEHIND: &[u8; 3] = b"TAG";
+
+/// Length of a tag in the format ID3v1.
+const TAG_BEHIND_LENGTH: u64 = 128;
 
 /// Size of the largest file that is decoded here: about a quarter of an hour of speech. All its bytes are in memory at once.
 const FILE_MAX: u64 = 16 << 20;
@@ -62,17 +68,24 @@ pub(super) fn may_begin_with(first: &[u8]) -> bool {
 /// Reads a segment of a FLAC file, averaged to one channel. `None`: the file is damaged, unusual or large.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
     let source = AudioSource::from_path(path);
-    if matches!(source.part, Some(AudioPart::Bytes { length: None, .. })) {
+    // Of a part without a length, the end of the container is read only where the file is longer than most.
+    let is_open = matches!(source.part, Some(AudioPart::Bytes { length: None, .. }));
+    let mut reader = source.open().ok()?;
+    let start = skip_tags(&mut reader)?;
+    let length = reader.byte_len() - start;
+    let most = if segment == AudioSegment::default() { FILE_MAX } else { SEGMENT_FILE_MAX };
+    if length > most && !is_open {
         return None;
     }
-    let mut reader = source.open().ok()?;
-    skip_tags(&mut reader)?;
-    let is_whole = segment == AudioSegment::default();
-    if reader.byte_len() > if is_whole { FILE_MAX } else { SEGMENT_FILE_MAX } {
-        return None;
+    let mut limits = vec![length.min(most)];
+    if is_open && length > SEGMENT_FILE_MAX {
+        limits.insert(0, SEGMENT_FILE_MAX);
     }
     BUFFERS.with_borrow_mut(|buffers| {
-        let audio = buffers.read(reader, path, segment);
+        let audio = limits.into_iter().find_map(|limit| {
+            reader.seek(SeekFrom::Start(start)).ok()?;
+            buffers.read(reader.by_ref().take(limit), path, segment)
+        });
         if buffers.bytes.capacity() > KEPT_MAX {
             buffers.bytes = Vec::new();
         }
@@ -80,15 +93,15 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
     })
 }
 
-/// Moves `reader` behind the tags in front of a FLAC file. `None`: the file is no FLAC file.
-fn skip_tags(reader: &mut (impl Read + Seek)) -> Option<()> {
+/// Moves `reader` behind the tags in front of a FLAC file, and returns its position. `None`: the file is no FLAC file.
+fn skip_tags(reader: &mut (impl Read + Seek)) -> Option<u64> {
     let mut start = 0;
     for _ in 0..=TAGS_MAX {
         reader.seek(SeekFrom::Start(start)).ok()?;
         let mut head = [0; 10];
         reader.read_exact(&mut head).ok()?;
         if head.starts_with(MAGIC) {
-            return reader.seek(SeekFrom::Start(start)).ok().map(|_| ());
+            return reader.seek(SeekFrom::Start(start)).ok();
         }
         // The length counts what is behind the ten bytes of the head, but not a copy of the head at the end.
         let [_, _, _, _, _, flags, length @ ..] = head;
@@ -101,9 +114,28 @@ fn skip_tags(reader: &mut (impl Read + Seek)) -> Option<()> {
     None
 }
 
+/// Hides the tags in front of a FLAC file and behind it. Symphonia does not know copies of a head, and takes a tag behind
+/// the last frame for a part of it. Other files stay whole.
+pub(super) fn without_tags(mut reader: AudioReader) -> io::Result<AudioReader> {
+    let Some(start) = skip_tags(&mut reader) else {
+        reader.seek(SeekFrom::Start(0))?;
+        return Ok(reader);
+    };
+    let mut end = reader.byte_len();
+    if let Some(before) = end.checked_sub(TAG_BEHIND_LENGTH).filter(|before| *before > start) {
+        let mut first = [0; TAG_BEHIND.len()];
+        reader.seek(SeekFrom::Start(before))?;
+        reader.read_exact(&mut first)?;
+        if &first == TAG_BEHIND {
+            end = before;
+        }
+    }
+    reader.narrowed(start..end)
+}
+
 impl Buffers {
     /// Reads the rest of a file, and decodes a segment.
-    fn read(&mut self, mut reader: AudioReader, path: &Path, segment: AudioSegment) -> Option<Audio> {
+    fn read(&mut self, mut reader: impl Read, path: &Path, segment: AudioSegment) -> Option<Audio> {
         self.bytes.clear();
         reader.read_to_end(&mut self.bytes).ok()?;
         self.bytes.extend([0; PADDING]);

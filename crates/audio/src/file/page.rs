@@ -176,6 +176,14 @@ pub(super) struct PageSlice {
     part: Range<usize>,
 }
 
+impl PageSlice {
+    /// Returns a part of this part.
+    pub(super) fn narrowed(self, part: Range<u64>) -> Self {
+        let start = self.part.start;
+        Self { part: start + part.start as usize..start + part.end as usize, ..self }
+    }
+}
+
 impl AsRef<[u8]> for PageSlice {
     fn as_ref(&self) -> &[u8] {
         &self.page[self.part.clone()]

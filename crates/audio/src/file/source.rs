@@ -180,6 +180,19 @@ impl AudioReader {
         self.length
     }
 
+    /// Returns a reader of the bytes `part` alone, from their first on.
+    pub(super) fn narrowed(self, part: std::ops::Range<u64>) -> io::Result<Self> {
+        let length = part.end - part.start;
+        let bytes = match self.bytes {
+            Bytes::File(file) => Bytes::Part(FilePart { file, start: part.start, length, position: 0 }),
+            Bytes::Part(inside) => Bytes::Part(FilePart { start: inside.start + part.start, length, ..inside }),
+            Bytes::Page(page, metadata) => Bytes::Page(Cursor::new(page.into_inner().narrowed(part)), metadata),
+        };
+        let mut reader = Self { bytes, length };
+        reader.seek(SeekFrom::Start(0))?;
+        Ok(reader)
+    }
+
     /// Reads the metadata of the open file, or of the open container. Of a page, those from before it was read.
     ///
     /// # Errors

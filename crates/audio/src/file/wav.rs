@@ -65,13 +65,26 @@ pub(super) fn stream(name: &Path, reader: impl Read + 'static) -> Result<(PcmBlo
         return Err(AudioError::Empty(name.into()));
     }
     if first[0] != b'R' {
-        return Err(AudioError::NotWav { file: name.into(), problem: "it does not begin with RIFF".into() });
+        return Err(AudioError::NotWav { file: name.into(), problem: not_riff(first) });
     }
     let Header { spec, value_bytes, audio_bytes, .. } =
         Header::read(&mut reader).map_err(|error| broken(name, &error))?;
     let encoding = encoding(name, spec, value_bytes)?;
     let blocks = PcmBlocks::new(name, Box::new(reader.into_inner()), encoding, spec.channels.into());
     Ok((blocks.with_most(audio_bytes.unwrap_or(u64::MAX)), spec.sample_rate))
+}
+
+/// Describes a stream that begins with the bytes `first`, and not with RIFF.
+fn not_riff(first: &[u8]) -> String {
+    let found = match first {
+        [b'f', b'L', b'a', b'C', ..] => "FLAC",
+        [b'O', b'g', b'g', b'S', ..] => "Ogg",
+        [b'I', b'D', b'3', ..] => "MP3 or FLAC with a tag",
+        // Layer III. Other bytes behind 0xff may be samples without a header, or AAC.
+        [0xff, 0xe2 | 0xe3 | 0xf2 | 0xf3 | 0xfa | 0xfb, ..] => "MP3",
+        _ => return "it does not begin with RIFF".into(),
+    };
+    format!("it begins as {found}, which is read from files only")
 }
 
 /// Open WAV file with a valid header.

@@ -297,6 +297,14 @@ fn both(bytes: &[u8]) -> [Option<Vec<f32>>; 2] {
     [read(&path, whole), compressed::read(&path, whole).ok()].map(|audio| audio.map(|audio| audio.samples))
 }
 
+/// Reads a file block by block, as long recordings are read.
+fn in_blocks(path: &Path) -> Result<Vec<f32>, crate::AudioError> {
+    let (mut blocks, _) = compressed::blocks(path)?;
+    let mut samples = Vec::new();
+    while blocks.read(&mut samples)? {}
+    Ok(samples)
+}
+
 /// Reads a segment of `bytes` by this decoder.
 fn read_part(bytes: &[u8], segment: AudioSegment) -> Option<Vec<f32>> {
     let folder = TempDir::new().unwrap();
@@ -316,7 +324,6 @@ proptest! {
         prop_assert_eq!((differs, found.len()), (None, samples.len()));
     }
 
-    // Symphonia is no judge here: it takes tags behind the last frame for a part of it, and drops both.
     #[test]
     fn tags_around_the_sound_change_nothing(
         seed: u64,
@@ -340,7 +347,60 @@ proptest! {
         let path = folder.path().join("x.flac");
         std::fs::write(&path, tagged).unwrap();
         let found = crate::read_recording(&path).unwrap().samples;
+        prop_assert!(in_blocks(&path).is_ok_and(|samples| samples == found));
         prop_assert_eq!(Some(found), read_part(&bytes, AudioSegment::default()));
+    }
+
+    #[test]
+    fn a_file_without_all_its_samples_is_an_error(
+        seed: u64,
+        damage in prop::option::of((any::<prop::sample::Index>(), 1u8..)),
+        cut: prop::sample::Index,
+    ) {
+        let (mut bytes, _) = random_file(seed, 3);
+        let first_frame = StreamHeader::read(&[&*bytes, &[0; PADDING]].concat()).unwrap().first_frame;
+        let behind = bytes.len() - first_frame;
+        match damage {
+            Some((index, change)) => bytes[first_frame + index.index(behind)] ^= change,
+            None => bytes.truncate(first_frame + cut.index(behind)),
+        }
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("x.flac");
+        std::fs::write(&path, bytes).unwrap();
+        let (found, by_blocks) = (crate::read_recording(&path), in_blocks(&path));
+        prop_assert!(found.is_err(), "{} samples", found.unwrap().samples.len());
+        prop_assert!(by_blocks.is_err(), "{} samples in blocks", by_blocks.unwrap().len());
+    }
+
+    #[test]
+    fn a_file_in_an_archive_ends_where_its_header_says(seed: u64) {
+        let (files, samples): (Vec<_>, Vec<_>) = (0..3).map(|n| random_file(seed ^ n, 2)).unzip();
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("x.ark"), files.concat()).unwrap();
+        let mut offset = 0;
+        for (file, samples) in files.iter().zip(samples) {
+            let path = folder.path().join(format!("x.ark:{offset}"));
+            offset += file.len();
+            let found = crate::read_recording(&path).unwrap().samples;
+            prop_assert!(read_part(file, AudioSegment::default()).is_some_and(|whole| whole == found));
+            prop_assert_eq!(found.len(), samples.len());
+            // Symphonia reads on, and must not take the samples of the next file for those of this one.
+            prop_assert!(in_blocks(&path).is_ok_and(|by_blocks| by_blocks == found) == (offset == files.concat().len()));
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_length_may_be_shorter_than_its_list_says(seed: u64) {
+        let (mut bytes, samples) = random_file(seed, 3);
+        let StreamHeader { rate, .. } = StreamHeader::read(&[&*bytes, &[0; PADDING]].concat()).unwrap();
+        bytes[21] &= 0xf0;
+        bytes[22..26].fill(0);
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("x.flac");
+        std::fs::write(&path, bytes).unwrap();
+        let duration = Some(Seconds(samples.len() as f64 / f64::from(rate) + 0.05));
+        let found = compressed::read(&path, AudioSegment { offset: Seconds(0.0), duration });
+        prop_assert_eq!(found.unwrap().samples.len(), samples.len());
     }
 
     // Symphonia is no judge here: it cannot seek in some short files.

@@ -77,6 +77,24 @@ fn an_unknown_size_or_a_missing_end_ends_with_the_stream() {
 }
 
 #[test]
+fn another_format_is_named() {
+    let flac = flac_bytes(&tone(300.0, 0.3, 8_000), 8_000).unwrap();
+    for (bytes, name) in [
+        (&flac[..], "FLAC"),
+        (b"OggS\0\x02", "Ogg"),
+        (b"ID3\x04\0\0", "MP3 or FLAC with a tag"),
+        (b"\xff\xfb\x90\x64", "MP3"),
+    ] {
+        let error = AudioStream::from_wav(Cursor::new(bytes.to_vec()), 8_000).err().unwrap().to_string();
+        assert_eq!(error, format!("- is not a WAV file: it begins as {name}, which is read from files only"));
+    }
+    for bytes in [b"text", b"\xff\xff\xff\xff"] {
+        let error = AudioStream::from_wav(Cursor::new(bytes.to_vec()), 8_000).err().unwrap().to_string();
+        assert_eq!(error, "- is not a WAV file: it does not begin with RIFF");
+    }
+}
+
+#[test]
 fn raw_samples_are_those_of_wav() {
     let samples = tone(300.0, 0.3, 8_000);
     let whole = all(AudioStream::from_wav(Cursor::new(wav_bytes(&samples, 8_000)), 8_000).unwrap()).unwrap();
