@@ -20,5 +20,5 @@ pub use file::{
     quick_audio_info, read_audio, read_audio_segment, read_heard_segment, read_recording, wav_bytes, write_wav,
 };
 pub use resample::{ResampleStream, resample};
-pub use vocoder::{Vocoder, VocoderError};
+pub use vocoder::{Refinement, Vocoder, VocoderError};
 pub use voice_traits::VoiceTraits;

@@ -3,11 +3,13 @@
 //! Features keep the level of every mel channel in every frame, but lose the single bins of the spectrum and all
 //! phases. [`inverse_mel`] estimates bins with the mel levels of the features; [`griffin_lim`] finds phases for which
 //! neighboring frames agree on the samples they share. The result sounds a little hollow, but is intelligible.
+//! [`Refinement`] begins with the sound of a trained vocoder instead.
 
 // Shapes: t frames, m mel channels, k bins of the spectrum; all frame after frame, as features are.
 
 mod griffin_lim;
 mod inverse_mel;
+mod refinement;
 
 use std::sync::Arc;
 
@@ -15,8 +17,13 @@ use rayon::prelude::*;
 use realfft::{ComplexToReal, RealFftPlanner};
 
 use crate::features::{FeatureError, LogMel, LogMelConfig, Normalize, Padding};
-use griffin_lim::GriffinLim;
+use griffin_lim::{GriffinLim, magnitudes};
 use inverse_mel::InverseMel;
+
+pub use refinement::Refinement;
+
+/// Largest sample of a sound that is refined. No vocoder makes it, and its square is a finite number.
+const LOUDEST: f32 = 1e6;
 
 /// Reason why features cannot be converted back to audio.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -64,6 +71,12 @@ pub struct Vocoder {
     log_mel: LogMel,
     inverse: Arc<dyn ComplexToReal<f32>>,
     iterations: usize,
+}
+
+impl std::fmt::Debug for Vocoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vocoder").field("config", self.config()).field("iterations", &self.iterations).finish()
+    }
 }
 
 impl Vocoder {
@@ -131,6 +144,18 @@ impl Vocoder {
         let length = self.length(features.len() / n_mels);
         let sound = GriffinLim::new(&self.log_mel, &*self.inverse, &magnitudes, length).run(self.iterations);
         limit_peak(sound)
+    }
+
+    /// Brings `sound`, which another vocoder made of the features `[t, m]`, nearer to them.
+    fn refined(&self, features: &[f32], sound: &[f32]) -> Vec<f32> {
+        let frames = features.len() / self.log_mel.n_mels();
+        // A broken model may give NaN, which would spread over all samples.
+        let sane = |sample: f32| if sample.is_finite() { sample.clamp(-LOUDEST, LOUDEST) } else { 0.0 };
+        let mut start: Vec<f32> = sound.iter().map(|&sample| sane(sample)).collect();
+        start.resize(self.length(frames), 0.0);
+        let mut spectra = magnitudes(&self.log_mel, &start, frames);
+        InverseMel::new(&self.log_mel).correct(features, &mut spectra);
+        GriffinLim::new(&self.log_mel, &*self.inverse, &spectra, start.len()).run_from(&start, self.iterations)
     }
 
     /// Computes the number of samples of a waveform from whose samples exactly `frames` frames of features can be

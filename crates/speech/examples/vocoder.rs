@@ -1,8 +1,8 @@
 //! Trains a neural vocoder and compares it with Griffin-Lim: `... --example vocoder -- OUT STEPS [FOLDER]`.
 //!
 //! Trains on the WAV files in FOLDER, or on ten minutes of the built-in voice. Every twentieth recording is held out. Each of
-//! these is turned into log-mels and back by both vocoders: OUT gets `N.wav`, `N-neural.wav` and `N-griffin-lim.wav`, so that
-//! another program can judge them.
+//! these is turned into log-mels and back in three ways: OUT gets `N.wav`, `N-neural.wav`, `N-refined.wav` and
+//! `N-griffin-lim.wav`, so that another program can judge them.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,7 +14,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Grid, HostBatch, HostSample, Key, SampleId};
 use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
 use plimsoll_speech::audio::{LogMel, LogMelConfig, Vocoder, read_audio, write_wav};
-use plimsoll_speech::vocoder::{NeuralVocoder, VocoderTask, VocoderTaskConfig};
+use plimsoll_speech::vocoder::{NeuralVocoder, RefinedVocoder, VocoderTask, VocoderTaskConfig};
 use plimsoll_tape::count;
 use plimsoll_train::{AdamWConfig, Governor, Schedule, Shape, Trainer, TrainerConfig};
 
@@ -119,7 +119,7 @@ fn train_vocoder(config: &VocoderTaskConfig, train: &Recordings, steps: u64) -> 
     Ok(trainer.task)
 }
 
-/// Resynthesizes the held-out recordings with both vocoders, and prints how far their log-mels are from the truth.
+/// Resynthesizes the held-out recordings in all ways, and prints how far their log-mels are from the truth.
 fn compare(
     vocoder: &NeuralVocoder,
     features: &LogMelConfig,
@@ -132,19 +132,24 @@ fn compare(
         let pairs = found.iter().zip(truth);
         pairs.map(|(a, b)| f64::from((a - b).abs())).sum::<f64>() / truth.len() as f64
     };
-    let mut sums = [0.0; 2];
+    let refined = RefinedVocoder::new(vocoder.clone())?;
+    let mut sums = [0.0; 3];
     for (index, recording) in held_out.iter().enumerate() {
         let truth = extractor.extract(recording);
-        let neural = &generate(vocoder, &truth)[..recording.len()];
-        let iterated = griffin_lim.waveform(&truth);
-        sums[0] += distance(neural, &truth);
-        sums[1] += distance(&iterated, &truth);
-        for (name, samples) in [("", recording.as_slice()), ("-neural", neural), ("-griffin-lim", &iterated)] {
-            write_wav(&out.join(format!("{index}{name}.wav")), samples, features.sample_rate)?;
+        write_wav(&out.join(format!("{index}.wav")), recording, features.sample_rate)?;
+        let ways = [
+            ("neural", generate(vocoder, &truth)),
+            ("refined", refined.waveform(&truth, CHUNK)),
+            ("griffin-lim", griffin_lim.waveform(&truth)),
+        ];
+        for (sum, (name, mut samples)) in sums.iter_mut().zip(ways) {
+            samples.truncate(recording.len());
+            *sum += distance(&samples, &truth);
+            write_wav(&out.join(format!("{index}-{name}.wav")), &samples, features.sample_rate)?;
         }
     }
-    let count = held_out.len() as f64;
-    println!("log-mel distance: neural {:.3}, Griffin-Lim {:.3}", sums[0] / count, sums[1] / count);
+    let [neural, between, iterated] = sums.map(|sum| sum / held_out.len() as f64);
+    println!("log-mel distance: neural {neural:.4}, refined {between:.4}, Griffin-Lim {iterated:.4}");
     let Some(longest) = held_out.iter().max_by_key(|recording| recording.len()) else { return Ok(()) };
     let (truth, seconds) = (extractor.extract(longest), longest.len() as f64 / f64::from(features.sample_rate));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
@@ -155,9 +160,11 @@ fn compare(
     };
     let whole = timed(&|| drop(generate(vocoder, &truth)));
     let chunks = timed(&|| drop(vocoder.waveform(&truth, CHUNK)));
+    let between = timed(&|| drop(refined.waveform(&truth, CHUNK)));
     let iterated = timed(&|| drop(griffin_lim.waveform(&truth)));
     println!(
-        "seconds for a second of sound on one thread: neural {whole:.3}, in chunks {chunks:.3}, Griffin-Lim {iterated:.3}"
+        "seconds for a second of sound on one thread: neural {whole:.3}, in chunks {chunks:.3}, refined {between:.3}, \
+         Griffin-Lim {iterated:.3}"
     );
     Ok(())
 }

@@ -156,7 +156,7 @@ impl LogMel {
     }
 
     /// Fills `frame` with the windowed samples that begin at sample `start`, which may lie outside of the audio.
-    fn windowed_frame(&self, samples: &[f32], start: isize, frame: &mut [f32]) {
+    pub(crate) fn windowed_frame(&self, samples: &[f32], start: isize, frame: &mut [f32]) {
         let whole = usize::try_from(start).ok().and_then(|start| samples.get(start..start + frame.len()));
         if let Some(inside) = whole {
             frame.iter_mut().zip(inside).zip(&self.window).for_each(|((to, from), weight)| *to = from * weight);

@@ -60,22 +60,37 @@ impl<'a> GriffinLim<'a> {
         Self { log_mel, inverse, magnitudes, padding, gains }
     }
 
-    /// Computes the samples of the audio by the given number of iterations.
+    /// Computes the samples of the audio by the given number of iterations, which begin with random phases.
     pub(super) fn run(&self, iterations: usize) -> Vec<f32> {
-        let mut buffers = FrameBuffers {
+        let mut buffers = self.buffers();
+        let mut sound = vec![0.0; self.gains.len()];
+        self.random_start(&mut buffers, &mut sound);
+        self.iterations(&mut buffers, sound, iterations)
+    }
+
+    /// Computes the samples of the audio by the given number of iterations, which begin with the phases of `start`.
+    pub(super) fn run_from(&self, start: &[f32], iterations: usize) -> Vec<f32> {
+        let sound = self.padded(start);
+        self.iterations(&mut self.buffers(), sound, iterations)
+    }
+
+    fn buffers(&self) -> FrameBuffers {
+        FrameBuffers {
             frame: self.inverse.make_output_vec(),
             bins: self.inverse.make_input_vec(),
             scratch: vec![
                 Complex32::default();
                 self.inverse.get_scratch_len().max(self.log_mel.transform.get_scratch_len())
             ],
-        };
+        }
+    }
+
+    /// Computes the given number of iterations from `sound`, and removes the padding.
+    fn iterations(&self, buffers: &mut FrameBuffers, mut sound: Vec<f32>, iterations: usize) -> Vec<f32> {
         let mut previous = vec![Complex32::default(); self.magnitudes.len()];
-        let mut sound = vec![0.0; self.gains.len()];
         let mut next = sound.clone();
-        self.random_start(&mut buffers, &mut sound);
         for _ in 0..iterations {
-            self.iterate(&mut buffers, &mut previous, &sound, &mut next);
+            self.iterate(buffers, &mut previous, &sound, &mut next);
             std::mem::swap(&mut sound, &mut next);
         }
         sound.truncate(sound.len() - self.padding);
@@ -135,10 +150,22 @@ impl<'a> GriffinLim<'a> {
         }
     }
 
-    /// Multiplies the overlap-added samples by `gains`, and fills the padding on both sides from the audio between, in
-    /// the same way as feature extraction.
+    /// Returns `sound` with its padding on both sides.
+    fn padded(&self, sound: &[f32]) -> Vec<f32> {
+        let mut padded = vec![0.0; self.gains.len()];
+        padded[self.padding..self.padding + sound.len()].copy_from_slice(sound);
+        self.pad(&mut padded);
+        padded
+    }
+
+    /// Multiplies the overlap-added samples by `gains`, and fills the padding.
     fn finish(&self, sound: &mut [f32]) {
         sound.iter_mut().zip(&self.gains).for_each(|(sample, gain)| *sample *= gain);
+        self.pad(sound);
+    }
+
+    /// Fills the padding on both sides from the audio between, in the same way as feature extraction.
+    fn pad(&self, sound: &mut [f32]) {
         let mirrored = self.log_mel.config.padding == Padding::Reflect;
         let (left, rest) = sound.split_at_mut(self.padding);
         let (inside, right) = rest.split_at_mut(rest.len() - self.padding);
@@ -146,6 +173,23 @@ impl<'a> GriffinLim<'a> {
         left.iter_mut().zip(first..).for_each(|(sample, index)| *sample = sample_at(inside, index, mirrored));
         right.iter_mut().zip(end..).for_each(|(sample, index)| *sample = sample_at(inside, index, mirrored));
     }
+}
+
+/// Computes the magnitudes `[t, k]` (frames, frequency bins) of the first `frames` frames of `sound`.
+pub(super) fn magnitudes(log_mel: &LogMel, sound: &[f32], frames: usize) -> Vec<f32> {
+    let before = if log_mel.config.padding == Padding::None { 0 } else { log_mel.config.n_fft / 2 };
+    let (mut frame, mut bins) = (log_mel.transform.make_input_vec(), log_mel.transform.make_output_vec());
+    let mut scratch = log_mel.transform.make_scratch_vec();
+    let mut magnitudes = Vec::with_capacity(frames * bins.len());
+    for t in 0..frames {
+        log_mel.windowed_frame(sound, (t * log_mel.config.hop_length) as isize - before as isize, &mut frame);
+        log_mel
+            .transform
+            .process_with_scratch(&mut frame, &mut bins, &mut scratch)
+            .expect("the buffers were made by the transform");
+        magnitudes.extend(bins.iter().map(|bin| bin.norm_sqr().sqrt()));
+    }
+    magnitudes
 }
 
 /// Computes a frequency bin for the next iteration: it has the given `magnitude` and a phase that goes beyond that of

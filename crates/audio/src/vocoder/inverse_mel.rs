@@ -5,6 +5,10 @@ use crate::features::{Floor, Log, LogMel, Spectrum};
 /// Number of iterations of the solver; after 30 the mean error is less than 0.01 nats (measured).
 const STEPS: usize = 30;
 
+/// Least start of a bin in a spectrum that is corrected, as a share of the smooth spectrum, whose values are powers or
+/// magnitudes as those of the features. A bin of zero could not grow.
+const GAP: f32 = 1e-3;
+
 /// Mel values up to this multiple of the floor count as the floor, because a logarithm and its inverse are not exact.
 const FLOOR_MARGIN: f32 = 1.001;
 
@@ -35,19 +39,38 @@ impl<'a> InverseMel<'a> {
 
     /// Estimates the magnitudes `[t, k]` (frames, frequency bins) of the features `[t, m]` (frames, mel channels).
     pub(super) fn magnitudes(&self, features: &[f32]) -> Vec<f32> {
+        let mut magnitudes = vec![0.0; features.len() / self.channel_sums.len() * self.bin_sums.len()];
+        // No start is quieter than the smooth spectrum.
+        self.solve_from(features, &mut magnitudes, 1.0);
+        magnitudes
+    }
+
+    /// Scales `magnitudes` so that their mel values are those of `features`. Bins that no mel channel covers stay.
+    pub(super) fn correct(&self, features: &[f32], magnitudes: &mut [f32]) {
+        self.solve_from(features, magnitudes, GAP);
+    }
+
+    /// Finds magnitudes with the mel values of `features`, beginning with `magnitudes`, or with the smooth spectrum times
+    /// `least` where that is more.
+    fn solve_from(&self, features: &[f32], magnitudes: &mut [f32], least: f32) {
         let (n_mels, bins) = (self.channel_sums.len(), self.bin_sums.len());
-        let mut magnitudes = vec![0.0; features.len() / n_mels * bins];
+        let is_power = self.log_mel.config.spectrum == Spectrum::Power;
         let (mut mels, mut found, mut factors) = (vec![0.0; n_mels], vec![0.0; n_mels], vec![0.0; bins]);
         for (frame, spectrum) in features.chunks_exact(n_mels).zip(magnitudes.chunks_exact_mut(bins)) {
             for ((mel, value), mel_max) in mels.iter_mut().zip(frame).zip(&self.mel_max) {
                 *mel = self.linear(*value).min(*mel_max);
             }
+            if is_power {
+                spectrum.iter_mut().for_each(|bin| *bin *= *bin);
+            }
+            found.copy_from_slice(&self.channel_sums);
+            self.ratios(&mels, &mut found, &mut factors);
+            spectrum.iter_mut().zip(&factors).for_each(|(bin, smooth)| *bin = bin.max(least * smooth));
             self.solve(&mels, spectrum, &mut found, &mut factors);
-            if self.log_mel.config.spectrum == Spectrum::Power {
+            if is_power {
                 spectrum.iter_mut().for_each(|bin| *bin = bin.sqrt());
             }
         }
-        magnitudes
     }
 
     /// Computes a mel value from its logarithm `value`; zero for NaN, which a broken model may give.
@@ -68,16 +91,17 @@ impl<'a> InverseMel<'a> {
 
     /// Fills `spectrum` with non-negative bins whose mel values are `mels`; `found` and `factors` are work buffers.
     ///
-    /// There are more bins than channels, so many spectra would do. The solver starts with a smooth spectrum and
-    /// multiplies it by the ratio of wanted to current mels (Richardson, 1972; Lucy, 1974). So the spectrum stays
-    /// smooth and positive, and quiet channels count as much as loud channels, which least squares would neglect.
+    /// There are more bins than channels, so many spectra would do. The solver starts with the spectrum that is there and
+    /// multiplies it by the ratio of wanted to current mels (Richardson, 1972; Lucy, 1974). So the spectrum stays as
+    /// smooth or as rough as it was, and positive, and quiet channels count as much as loud channels, which least squares
+    /// would neglect.
     fn solve(&self, mels: &[f32], spectrum: &mut [f32], found: &mut [f32], factors: &mut [f32]) {
-        found.copy_from_slice(&self.channel_sums);
-        self.ratios(mels, found, spectrum);
         for _ in 0..STEPS {
             self.log_mel.filters.apply(spectrum, found);
             self.ratios(mels, found, factors);
-            spectrum.iter_mut().zip(&*factors).for_each(|(bin, factor)| *bin *= factor);
+            for ((bin, factor), sum) in spectrum.iter_mut().zip(&*factors).zip(&self.bin_sums) {
+                *bin *= if *sum > 0.0 { *factor } else { 1.0 };
+            }
         }
     }
 

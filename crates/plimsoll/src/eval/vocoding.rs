@@ -12,7 +12,7 @@ use plimsoll_recipes::reader;
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
-use plimsoll_speech::vocoder::{NeuralVocoder, log_mel_distance};
+use plimsoll_speech::vocoder::{NeuralVocoder, RefinedVocoder, log_mel_distance};
 use serde_json::{Value, json};
 
 use super::report::ScoredUtterance;
@@ -41,7 +41,10 @@ struct Report {
     judge: Option<PathBuf>,
     utterances: usize,
     audio: Seconds,
-    neural: Way,
+    /// The network with rounds of Griffin-Lim behind it, as `say` uses it.
+    vocoder: Way,
+    /// The network alone.
+    network: Way,
     griffin_lim: Way,
     /// Errors of the recognizer in the recordings themselves, in characters.
     recordings: ErrorCounts,
@@ -52,14 +55,14 @@ struct Report {
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     refuse_other_flags(args)?;
     let device = reader::device(&args.backend)?;
-    let vocoder = NeuralVocoder::load(&args.run, &device).invalid()?;
+    let vocoder = RefinedVocoder::new(NeuralVocoder::load(&args.run, &device).invalid()?).invalid()?;
     let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
     let mut utterances = utterances::chosen(args, None)?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
     }
     prepare_folder(args, utterances.iter().map(|utterance| utterance.id.as_str()))?;
-    let features = vocoder.config().features.clone();
+    let features = vocoder.network().config().features.clone();
     let log_mel = LogMel::new(&features).invalid()?;
     let griffin_lim = Vocoder::new(&features).invalid()?;
     let mut report = Report::new(args);
@@ -82,7 +85,8 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
             let hypothesis = judge.transcribe(&sound, &Search::Greedy);
             ScoredUtterance::new(Transcription { name, reference, hypothesis }, utterance.duration).characters
         };
-        let sound = report.neural.add(|| vocoder.waveform(&mels, CHUNK), &recording, &log_mel, &errors);
+        let sound = report.vocoder.add(|| vocoder.waveform(&mels, CHUNK), &recording, &log_mel, &errors);
+        report.network.add(|| vocoder.network().waveform(&mels, CHUNK), &recording, &log_mel, &errors);
         report.griffin_lim.add(|| griffin_lim.waveform(&mels), &recording, &log_mel, &errors);
         report.recordings = report.recordings + errors(&recording);
         report.utterances += 1;
@@ -150,7 +154,8 @@ impl Report {
             judge: args.judge.clone(),
             utterances: 0,
             audio: Seconds(0.0),
-            neural: Way::default(),
+            vocoder: Way::default(),
+            network: Way::default(),
             griffin_lim: Way::default(),
             recordings: ErrorCounts::default(),
             skipped: Vec::new(),
@@ -177,7 +182,8 @@ impl Report {
             "run": self.run.display().to_string(),
             "utterances": self.utterances,
             "audio_seconds": milliseconds(self.audio.0),
-            "vocoder": way(&self.neural),
+            "vocoder": way(&self.vocoder),
+            "network": way(&self.network),
             "griffin_lim": way(&self.griffin_lim),
             "skipped": self.skipped,
         });
@@ -189,21 +195,21 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let (neural, iterated) = (&self.neural, &self.griffin_lim);
+        let ways = [&self.vocoder, &self.network, &self.griffin_lim];
         let utterances = counted(self.utterances, "utterance");
         let mut text = format!("{} on {utterances}, {} of sound\n", self.run.display(), self.audio);
-        let _ = writeln!(text, "  {:<10} {:>11} {:>11} {:>11}", "", "vocoder", "Griffin-Lim", "recordings");
-        let (own, other) = (self.distance(neural), self.distance(iterated));
-        let _ = writeln!(text, "  {:<10} {own:>11.4} {other:>11.4}   difference of log-mels, in nats", "distance");
+        let names = ["vocoder", "unrefined", "Griffin-Lim", "recordings"].map(|name| format!(" {name:>11}")).concat();
+        let _ = writeln!(text, "  {:<10}{names}", "");
+        let row = |value: &dyn Fn(&Way) -> f64| ways.map(|way| format!(" {:>11.4}", value(way))).concat();
+        let distances = row(&|way| self.distance(way));
+        let _ = writeln!(text, "  {:<10}{distances}   difference of log-mels, in nats", "distance");
         if let Some(judge) = &self.judge {
-            let [own, other, truth] =
-                [&neural.errors, &iterated.errors, &self.recordings].map(|errors| errors.rate() * 100.0);
-            let judge = judge.display();
-            let _ =
-                writeln!(text, "  {:<10} {own:>9.2} % {other:>9.2} % {truth:>9.2} % as {judge} transcribes it", "CER");
+            let percent = |errors: &ErrorCounts| format!(" {:>9.2} %", errors.rate() * 100.0);
+            let rates = ways.map(|way| percent(&way.errors)).concat() + &percent(&self.recordings);
+            let _ = writeln!(text, "  {:<10}{rates} as {} transcribes it", "CER", judge.display());
         }
-        let (own, other) = (self.real_time_factor(neural), self.real_time_factor(iterated));
-        let _ = writeln!(text, "  {:<10} {own:>11.4} {other:>11.4}   seconds for a second of sound", "speed");
+        let speeds = row(&|way| self.real_time_factor(way));
+        let _ = writeln!(text, "  {:<10}{speeds}   seconds for a second of sound", "speed");
         for Skipped { name, reason } in &self.skipped {
             let _ = writeln!(text, "  could not be read: {name}: {reason}");
         }

@@ -153,6 +153,19 @@ fn long_main_job_speaks_in_reference_voice() {
 }
 
 #[test]
+fn long_vocoder_is_nearer_to_recordings_than_griffin_lim() {
+    if is_long() {
+        let dir = TestFolder::new();
+        run(&dir, "corpus make --out c --utterances 400 --speakers 1 --studio");
+        run(&dir, "train --task vocoder --manifest c/manifest.jsonl --steps 1000 --name v");
+        let found: serde_json::Value = serde_json::from_str(&run(&dir, "eval --run runs/v --json").stdout).unwrap();
+        let distance = |way: &str| found[way]["distance"].as_f64().unwrap();
+        eprintln!("{found}");
+        assert!(distance("vocoder") < distance("griffin_lim"), "{found}");
+    }
+}
+
+#[test]
 fn long_recognizer_learns_fifty_words_for_unseen_voices() {
     if is_long() {
         let corpus = ["--words", "50", "--utterances", "5400", "--speakers", "300"];

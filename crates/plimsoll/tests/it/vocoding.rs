@@ -89,9 +89,9 @@ fn a_vocoder_is_evaluated_and_exported_and_speaks_for_a_synthesizer() {
     train(&dir, &["--name", "sound", "--steps", "2"]).success();
     let report = json(&dir, &["eval", "--run", "runs/sound", "--json", "--out-dir", "heard", "--limit", "1"]);
     assert_eq!(report["utterances"], 1);
-    for way in ["vocoder", "griffin_lim"] {
-        assert!(report[way]["distance"].as_f64().unwrap() > 0.0, "{report}");
-    }
+    let distance = |way: &str| report[way]["distance"].as_f64().unwrap();
+    // A vocoder of two steps knows no level, and the rounds behind it do.
+    assert!(distance("griffin_lim") > 0.0 && distance("vocoder") < 0.5 * distance("network"), "{report}");
     assert_eq!(std::fs::read_dir(dir.path("heard")).unwrap().count(), 1);
     let refused = dir.run(&["eval", "--run", "runs/sound", "--details"]);
     assert!(refused.code == Some(2) && refused.stderr.contains("--details"), "{}", refused.stderr);

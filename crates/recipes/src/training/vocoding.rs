@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_audio::{LogMel, Vocoder, write_wav};
+use plimsoll_audio::{LogMel, Vocoder, VocoderError, write_wav};
 use plimsoll_core::{HostSample, Key, Measure};
 use plimsoll_speech::EvaluationError;
 use plimsoll_speech::vocoder::{
@@ -55,13 +55,16 @@ impl Vocoding {
         let write = |name: String, samples: &[f32]| {
             write_wav(&folder.join(name), samples, rate).map_err(|error| error.to_string())
         };
-        for (number, VocodedUtterance { target, sound, .. }) in (1..).zip(evaluated.iter().take(count)) {
+        let log_mel = LogMel::new(&self.config.vocoder.features).expect("the features were checked");
+        for (number, one) in (1..).zip(evaluated.iter().take(count)) {
+            let target = &one.target;
             let truth = format!("truth-{number}.wav");
             if !folder.join(&truth).exists() {
                 write(truth, &target.features)?;
                 write(format!("griffin-lim-{number}.wav"), &self.griffin_lim(target).0)?;
             }
-            write(format!("step-{step:06}-{number}.wav"), sound)?;
+            let (refined, _) = one.refined(&log_mel).map_err(|error| error.to_string())?;
+            write(format!("step-{step:06}-{number}.wav"), &refined)?;
         }
         Ok(())
     }
@@ -127,8 +130,12 @@ impl TrainingTask for Vocoding {
     ) -> Result<FinalScores, Failure> {
         let evaluated = self.evaluate(&model, FINAL_UTTERANCES, runner, run).failed()?;
         let iterated = mean(evaluated.iter().map(|one| self.griffin_lim(&one.target).1));
+        let log_mel = LogMel::new(&self.config.vocoder.features).expect("the features were checked");
+        let refined: Result<Vec<f64>, _> = evaluated.iter().map(|one| Ok(one.refined(&log_mel)?.1)).collect();
+        let refined = mean(refined.map_err(|error: VocoderError| error).failed()?.into_iter());
         let scores = vec![
             distance(&evaluated),
+            Measure::number("refined", "the same difference after rounds of Griffin-Lim from that sound", refined),
             Measure::number("griffin-lim", "the same difference for Griffin-Lim, which learns nothing", iterated),
         ];
         Ok(FinalScores { scores, held_out: evaluated.len(), examples: Vec::new() })

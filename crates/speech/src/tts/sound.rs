@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use plimsoll_audio::{LogMelConfig, Vocoder};
 
-use crate::vocoder::NeuralVocoder;
+use crate::vocoder::{NeuralVocoder, RefinedVocoder};
 use crate::{ModelError, ModelFolder};
 
 /// Number of frames that a trained vocoder computes at once, which bounds its memory.
@@ -15,8 +15,8 @@ const CHUNK: usize = 512;
 pub(super) enum Sound {
     /// By Griffin-Lim, which needs no training.
     GriffinLim(Vocoder),
-    /// By a trained vocoder.
-    Neural(Box<NeuralVocoder>),
+    /// By a trained vocoder, followed by some rounds of Griffin-Lim.
+    Neural(Box<RefinedVocoder>),
 }
 
 impl Sound {
@@ -40,7 +40,7 @@ impl Sound {
     pub(super) fn neural(vocoder: NeuralVocoder, features: &LogMelConfig) -> Result<Self, ModelError> {
         let own = &vocoder.config().features;
         match own == features {
-            true => Ok(Self::Neural(Box::new(vocoder))),
+            true => Ok(Self::Neural(Box::new(RefinedVocoder::new(vocoder)?))),
             false => Err(ModelError::OtherFeatures { vocoder: describe(own), model: describe(features) }),
         }
     }
@@ -49,18 +49,9 @@ impl Sound {
     pub(super) fn waveforms(&self, mels: &[&[f32]]) -> Vec<Vec<f32>> {
         match self {
             Self::GriffinLim(vocoder) => vocoder.waveforms(mels),
-            Self::Neural(vocoder) => mels.iter().map(|mels| generate(vocoder, mels)).collect(),
+            Self::Neural(vocoder) => vocoder.waveforms(mels, CHUNK),
         }
     }
-}
-
-/// Computes the samples of one sequence of log-mels, in chunks.
-fn generate(vocoder: &NeuralVocoder, mels: &[f32]) -> Vec<f32> {
-    let mut sound = vocoder.waveform(mels, CHUNK);
-    // Louder than full scale would be cut off by a file.
-    let loudest = sound.iter().fold(1f32, |most, sample| most.max(sample.abs()));
-    sound.iter_mut().for_each(|sample| *sample /= loudest);
-    sound
 }
 
 /// Names the settings by which features of one kind mostly differ.

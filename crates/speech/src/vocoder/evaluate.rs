@@ -1,21 +1,41 @@
 //! Evaluation of a vocoder: recordings that become log-mels and sound again.
 
-use plimsoll_audio::LogMel;
+use plimsoll_audio::{LogMel, Vocoder, VocoderError};
 use plimsoll_core::{Grid, HostBatch, HostSample};
 use plimsoll_train::InferenceRunner;
 
-use super::NeuralVocoder;
+use super::refined::refine;
+use super::{NeuralVocoder, RefinedVocoder};
 use crate::EvaluationError;
+
+/// Frames of which the sound is refined at once.
+const REFINED_CHUNK: usize = 512;
 
 /// A recording, and the sound that a vocoder makes of its log-mels.
 #[derive(Clone, Debug)]
 pub struct VocodedUtterance {
     /// The recording: its features are samples.
     pub target: HostSample,
-    /// Sound of the vocoder, of the length of the recording.
+    /// Sound of the vocoder alone, of the length of the recording.
     pub sound: Vec<f32>,
     /// Mean absolute difference of the log-mels of both, in nats; see [`log_mel_distance`].
     pub distance: f64,
+}
+
+impl VocodedUtterance {
+    /// Refines the sound as a [`RefinedVocoder`] does it. `log_mel` extracts the features of the vocoder. Returns the sound, of
+    /// the length of the recording, and its distance from the recording.
+    ///
+    /// # Errors
+    /// When the features cannot be turned into sound by Griffin-Lim.
+    pub fn refined(&self, log_mel: &LogMel) -> Result<(Vec<f32>, f64), VocoderError> {
+        let rounds = Vocoder::new(log_mel.config())?.with_iterations(RefinedVocoder::ROUNDS);
+        let recording = &self.target.features;
+        let mut refined = refine(&rounds, &log_mel.extract(recording), &self.sound, REFINED_CHUNK);
+        refined.resize(recording.len(), 0.0);
+        let distance = log_mel_distance(log_mel, &refined, recording);
+        Ok((refined, distance))
+    }
 }
 
 /// Computes the mean absolute difference of the log-mels of `sound` and of `recording`, over the frames of both.

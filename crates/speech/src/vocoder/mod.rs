@@ -1,4 +1,5 @@
-//! Neural vocoder: waveforms from log-mels, its training beside discriminators, and its use in chunks.
+//! Neural vocoder: waveforms from log-mels, its training beside discriminators, its use in chunks, and rounds of Griffin-Lim
+//! behind it.
 //!
 //! The model is of Vocos' family (Siuzdak 2023): blocks of convolutions over the frames, then an inverse Fourier transform.
 //! It is trained to sound like recordings: [`VocoderTask`] joins spectral losses and the losses of discriminators, which
@@ -12,6 +13,7 @@ mod levels;
 mod log_mel;
 mod losses;
 mod metadata;
+mod refined;
 mod stream;
 mod task;
 
@@ -21,5 +23,6 @@ pub use evaluate::{VocodedUtterance, evaluate_vocoding, log_mel_distance};
 pub use generator::NeuralVocoder;
 pub use log_mel::LogMelTransform;
 pub use metadata::{VocoderMetadata, vocoder_weights};
+pub use refined::{RefinedStream, RefinedVocoder};
 pub use stream::VocoderStream;
 pub use task::{VocoderLosses, VocoderTask};

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 use plimsoll_layers::Lengths;
 use plimsoll_speech::audio::{Floor, Log, LogMel, LogMelConfig, Normalize, Padding, Spectrum};
-use plimsoll_speech::vocoder::{LogMelTransform, NeuralVocoder, VocoderConfig, VocoderStream};
+use plimsoll_speech::vocoder::{LogMelTransform, NeuralVocoder, RefinedVocoder, VocoderConfig, VocoderStream};
 use plimsoll_tape::{Pass, collect};
 
 use crate::vocoder_pytorch::config;
@@ -86,24 +86,60 @@ fn padding_changes_no_sample() {
     assert!(found[640 + 27 * 16..].iter().all(|&sample| sample == 0.0));
 }
 
+/// Pushes `mels` in parts of `arriving` frames, and returns the samples that come before the end. At most `delay` frames
+/// wait.
+fn pushed(mels: &[f32], arriving: usize, delay: usize, mut push: impl FnMut(&[f32]) -> Vec<f32>) -> Vec<f32> {
+    let (mut samples, mut sent) = (Vec::new(), 0);
+    for part in mels.chunks(arriving * 12) {
+        samples.extend(push(part));
+        sent += part.len() / 12;
+        let waiting = sent - samples.len() / 16;
+        assert!(waiting <= delay, "{waiting} of {delay}");
+    }
+    samples
+}
+
 #[test]
 fn a_stream_gives_the_samples_of_the_whole() {
     let vocoder = vocoder();
     for (frames, chunk, arriving) in [(90, 16, 7), (90, 1, 90), (5, 16, 2), (33, 40, 1), (60, 12, 13)] {
         let mels = mels(frames, frames as u64);
         let mut stream = VocoderStream::new(&vocoder, chunk);
-        let (mut samples, mut sent) = (Vec::new(), 0);
-        for part in mels.chunks(arriving * 12) {
-            samples.extend(stream.push(part));
-            sent += part.len() / 12;
-            let waiting = sent - samples.len() / 16;
-            assert!(waiting <= stream.delay_frames(), "{waiting} of {}", stream.delay_frames());
-        }
+        let delay = stream.delay_frames();
+        let mut samples = pushed(&mels, arriving, delay, |part| stream.push(part));
         samples.extend(stream.finish());
         let apart = farthest(&samples, &whole(&vocoder, &mels));
         assert!(apart < ROUNDING, "{frames} frames in chunks of {chunk}: {apart}");
     }
     assert!(VocoderStream::new(&vocoder, 4).finish().is_empty());
+}
+
+#[test]
+fn a_refined_stream_gives_the_samples_of_the_whole_nearer_to_the_log_mels() {
+    let vocoder = RefinedVocoder::new(vocoder()).unwrap().with_rounds(3);
+    let log_mel = LogMel::new(&config().vocoder.features).unwrap();
+    let distance = |sound: &[f32], mels: &[f32]| {
+        let found = log_mel.extract(sound);
+        found.iter().zip(mels).map(|(a, b)| (a - b).abs()).sum::<f32>() / mels.len() as f32
+    };
+    for (frames, chunk, arriving) in [(90, 16, 7), (90, 1, 90), (5, 16, 2), (33, 40, 1), (60, 12, 13)] {
+        let mels = log_mel.extract(&sound(frames * 16 - 1));
+        assert_eq!(mels.len(), frames * 12);
+        let mut whole = vocoder.stream(1_000);
+        let mut expected = whole.push(&mels);
+        expected.extend(whole.finish());
+        let mut stream = vocoder.stream(chunk);
+        let delay = stream.delay_frames();
+        let mut samples = pushed(&mels, arriving, delay, |part| stream.push(part));
+        samples.extend(stream.finish());
+        // The rounds enlarge the rounding of the network.
+        let apart = farthest(&samples, &expected);
+        assert!(apart < 50.0 * ROUNDING, "{frames} frames in chunks of {chunk}: {apart}");
+        let refined = vocoder.waveform(&mels, chunk);
+        assert!(refined.iter().all(|sample| sample.abs() <= 1.0));
+        let (before, after) = (distance(&vocoder.network().waveform(&mels, chunk), &mels), distance(&refined, &mels));
+        assert!(after < 0.5 * before, "{before} nats before, {after} after");
+    }
 }
 
 #[test]
