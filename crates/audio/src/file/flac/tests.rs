@@ -453,3 +453,18 @@ fn files_of_encoders_are_decoded_here() {
         assert_eq!((differs, found.map(|found| found.len())), (Some(None), Some(expected.len())), "{}", path.display());
     }
 }
+
+#[test]
+fn the_end_of_a_file_in_an_archive_is_its_own() {
+    let folder = TempDir::new().unwrap();
+    let [short, long] = [(300.0, 1.0), (800.0, 2.0)]
+        .map(|(hertz, seconds)| crate::flac_bytes(&crate::testing::tone(hertz, seconds, 16_000), 16_000).unwrap());
+    let path = folder.path().join("x.ark:0");
+    std::fs::write(folder.path().join("x.ark"), [&short[..], &long].concat()).unwrap();
+    let alone = folder.path().join("x.flac");
+    std::fs::write(&alone, short).unwrap();
+    // The frames of the second file follow those of the first as if they were its own.
+    assert_eq!(crate::read_recording(&path).unwrap().samples, crate::read_recording(alone).unwrap().samples);
+    let error = in_blocks(&path).unwrap_err().to_string();
+    assert!(error.contains("a second stream begins inside it"), "{error}");
+}
