@@ -256,7 +256,7 @@ const SILENCE: f32 = 1e-4;
 /// Writes two lengths so that their difference is seen.
 fn apart(promised: Seconds, found: Seconds) -> (String, String) {
     match (promised.to_string(), found.to_string()) {
-        (a, b) if a == b => (format!("{:.5} s", promised.0), format!("{:.5} s", found.0)),
+        (a, b) if a == b => (format!("{:.5}s", promised.0), format!("{:.5}s", found.0)),
         texts => texts,
     }
 }

@@ -286,3 +286,12 @@ proptest! {
         let _ = read_bytes(&bytes);
     }
 }
+
+#[test]
+fn a_small_loss_is_seen_in_the_message() {
+    let error = |promised, found| {
+        AudioError::CutShort { file: "a.flac".into(), promised: Seconds(promised), found: Seconds(found) }.to_string()
+    };
+    assert_eq!(error(1.9, 1.3), "audio file a.flac is cut short: 1.9s expected, 1.3s found");
+    assert_eq!(error(2.7, 2.6999), "audio file a.flac is cut short: 2.70000s expected, 2.69990s found");
+}

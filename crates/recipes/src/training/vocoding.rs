@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_audio::{LogMel, Vocoder, VocoderError, write_wav};
+use plimsoll_audio::{LogMel, Vocoder, write_wav};
 use plimsoll_core::{HostSample, Key, Measure};
 use plimsoll_speech::EvaluationError;
 use plimsoll_speech::vocoder::{
@@ -55,7 +55,6 @@ impl Vocoding {
         let write = |name: String, samples: &[f32]| {
             write_wav(&folder.join(name), samples, rate).map_err(|error| error.to_string())
         };
-        let log_mel = LogMel::new(&self.config.vocoder.features).expect("the features were checked");
         for (number, one) in (1..).zip(evaluated.iter().take(count)) {
             let target = &one.target;
             let truth = format!("truth-{number}.wav");
@@ -63,10 +62,15 @@ impl Vocoding {
                 write(truth, &target.features)?;
                 write(format!("griffin-lim-{number}.wav"), &self.griffin_lim(target).0)?;
             }
-            let (refined, _) = one.refined(&log_mel).map_err(|error| error.to_string())?;
-            write(format!("step-{step:06}-{number}.wav"), &refined)?;
+            write(format!("step-{step:06}-{number}.wav"), &self.refined(one).0)?;
         }
         Ok(())
+    }
+
+    /// Computes the sound of the vocoder as `say` gives it, and its distance from the recording.
+    fn refined(&self, evaluated: &VocodedUtterance) -> (Vec<f32>, f64) {
+        let log_mel = LogMel::new(&self.config.vocoder.features).expect("the features were checked");
+        evaluated.refined(&log_mel).expect("the features were checked")
     }
 
     /// Computes what Griffin-Lim makes of the log-mels of a recording, and its distance from the recording.
@@ -130,9 +134,7 @@ impl TrainingTask for Vocoding {
     ) -> Result<FinalScores, Failure> {
         let evaluated = self.evaluate(&model, FINAL_UTTERANCES, runner, run).failed()?;
         let iterated = mean(evaluated.iter().map(|one| self.griffin_lim(&one.target).1));
-        let log_mel = LogMel::new(&self.config.vocoder.features).expect("the features were checked");
-        let refined: Result<Vec<f64>, _> = evaluated.iter().map(|one| Ok(one.refined(&log_mel)?.1)).collect();
-        let refined = mean(refined.map_err(|error: VocoderError| error).failed()?.into_iter());
+        let refined = mean(evaluated.iter().map(|one| self.refined(one).1));
         let scores = vec![
             distance(&evaluated),
             Measure::number("refined", "the same difference after rounds of Griffin-Lim from that sound", refined),
