@@ -94,24 +94,37 @@ struct Node {
 impl Footer {
     /// Reads the footer. `None` if it makes no sense.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let (mut nodes, mut footer) = (Vec::new(), Self::default());
-        Reader::new(bytes).structure(|reader, field| {
+        let (mut nodes, mut facts) = (Vec::new(), Vec::new());
+        let (mut rows, mut groups) = (None, None);
+        let mut is_signed = false;
+        let mut reader = Reader::new(bytes);
+        reader.structure(|reader, field| {
             match field.id {
                 2 => reader.list(|reader| node(reader).map(|node| nodes.push(node)))?,
-                3 => footer.rows = reader.count()?,
-                4 => reader.list(|reader| group(reader).map(|group| footer.groups.push(group)))?,
-                5 => reader.list(|reader| fact(reader).map(|fact| footer.facts.push(fact)))?,
+                3 => rows = Some(reader.count()?),
+                4 => {
+                    let groups = groups.insert(Vec::new());
+                    reader.list(|reader| group(reader).map(|group| groups.push(group)))?;
+                }
+                5 => reader.list(|reader| fact(reader).map(|fact| facts.push(fact)))?,
+                8 => {
+                    is_signed = true;
+                    return Some(false);
+                }
                 _ => return Some(false),
             }
             Some(true)
         })?;
+        // Only a signature may follow. Without this check, one damaged byte could hide all rows.
+        let is_read = is_signed || reader.position() == bytes.len();
+        let mut footer = Self { leaves: Vec::new(), groups: groups?, rows: rows?, facts };
         let mut nodes = nodes.into_iter();
         let root = nodes.next()?;
         for _ in 0..root.children {
             add_leaves(&mut nodes, &[], (0, false), &mut footer.leaves)?;
         }
         let is_whole = footer.groups.iter().all(|group| group.chunks.len() == footer.leaves.len());
-        is_whole.then_some(footer)
+        (is_read && is_whole && nodes.next().is_none()).then_some(footer)
     }
 }
 

@@ -119,6 +119,39 @@ fn damage_costs_the_rows_of_its_group() {
     assert!(issue.contains("a.parquet: damaged at byte 4, so rows 1 to 3 are lost: "), "{issue}");
 }
 
+/// Where the description of the columns begins.
+fn footer(bytes: &[u8]) -> usize {
+    let end = bytes.len() - 8;
+    end - u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap()) as usize
+}
+
+#[test]
+fn a_damaged_byte_of_the_footer_never_hides_rows() {
+    // The texts in the footer are long, and no part of its structure. Each file starts at another byte.
+    for (first, name) in FILES.iter().enumerate() {
+        let whole = file(name);
+        for (count, place) in (footer(&whole) + first..whole.len()).step_by(FILES.len()).enumerate() {
+            let mut bytes = whole.clone();
+            bytes[place] = if count % 3 == 0 { 0 } else { bytes[place] ^ [0xff, 0xf0][count % 2] };
+            let folder = write(&[("a.parquet", &bytes)]);
+            let listing = import(folder.path(), &ImportOptions::default()).unwrap();
+            assert!(listing.entries.len() == 5 || !listing.issues.is_empty(), "{name}: byte {place}");
+        }
+    }
+}
+
+#[test]
+fn a_footer_that_ends_too_early_is_damage() {
+    // A field of another number, so that the fields behind it are read as others, and the end comes early.
+    let mut bytes = file("unusual-1");
+    bytes[32028] = 225;
+    let folder = write(&[("a.parquet", &bytes)]);
+    let listing = import(folder.path(), &ImportOptions::default()).unwrap();
+    assert_eq!((listing.entries.len(), listing.issues.len()), (0, 1));
+    let issue = listing.issues[0].to_string();
+    assert!(issue.contains("the description of the columns makes no sense"), "{issue}");
+}
+
 proptest! {
     #[test]
     fn damaged_files_never_panic(
