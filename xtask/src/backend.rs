@@ -89,7 +89,9 @@ impl Work {
         }
         match command(args) {
             // `advise` trains a configuration for a trial.
-            Some("train" | "transcribe" | "align" | "say" | "eval" | "profile" | "advise" | "stress") => Self::Computes,
+            Some("train" | "transcribe" | "align" | "say" | "eval" | "profile" | "advise" | "stress" | "prove") => {
+                Self::Computes
+            }
             Some("data") if has("segment") => Self::Computes,
             // It computes a product on the device of the configuration.
             Some("doctor") => Self::ComputesIfNamed,
@@ -161,6 +163,7 @@ mod tests {
             "profile --config a.toml",
             "advise --config a.toml --verify 40",
             "stress --minutes 5",
+            "prove --minutes 5",
             "memtest --verify",
             "memtest --config a.toml --verify --batch 4",
             "say --run runs/a -- --help",

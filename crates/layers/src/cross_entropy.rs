@@ -2,6 +2,7 @@
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Int, Tensor, TensorData};
+use plimsoll_tape::transfer::uploaded;
 
 // Shapes: b batch, u tokens, v vocabulary.
 
@@ -24,8 +25,8 @@ pub fn cross_entropy(logits: Tensor<3>, targets: &[Vec<u32>], smoothing: f64) ->
         |target: &Vec<u32>| (0..u).map(|position| target.get(position).map_or(0, |&token| token as i32)).collect();
     let ids: Vec<i32> = targets.iter().flat_map(|target| -> Vec<i32> { padded(target) }).collect();
     let counted = targets.iter().flat_map(|target| (0..u).map(|position| f32::from(position < target.len()))).collect();
-    let ids = Tensor::<3, Int>::from_data(TensorData::new(ids, [b, u, 1]), &device);
-    let counted = Tensor::<3>::from_data(TensorData::new::<f32, _>(counted, [b, u, 1]), &device);
+    let ids = Tensor::<3, Int>::from_data(uploaded(TensorData::new(ids, [b, u, 1])), &device);
+    let counted = Tensor::<3>::from_data(uploaded(TensorData::new::<f32, _>(counted, [b, u, 1])), &device);
     let log_probs = log_softmax(logits, 2);
     let target_log_probs = log_probs.clone().gather(2, ids) * (1.0 - smoothing);
     let each = if smoothing > 0.0 {

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::{TimeOwner, timing};
-use plimsoll_tape::transfer::PendingRead;
+use plimsoll_tape::transfer::{PendingRead, uploaded};
 use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, with_gradient};
 use rayon::prelude::*;
 
@@ -111,11 +111,11 @@ impl PendingCtc {
             // Collected in order before the sum, so that the rounding does not depend on the threads.
             let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
             let total = losses.iter().sum::<f64>() as f32;
-            let total = Tensor::from_floats([total], &device);
+            let total = Tensor::from_data(uploaded([total]), &device);
             if needs_no_gradient {
                 return CtcLoss { sum: total, infeasible, reads };
             }
-            (total, Tensor::from_data(TensorData::new(gradient, [b, t, v]), &device))
+            (total, Tensor::from_data(uploaded(TensorData::new(gradient, [b, t, v])), &device))
         } else {
             // A recording device computes nothing: only the shapes count.
             let total = Tensor::zeros([1], &device);

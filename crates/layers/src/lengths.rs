@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use plimsoll_tape::AttentionMask;
-use plimsoll_tape::transfer::Constants;
+use plimsoll_tape::transfer::{Constants, uploaded};
 
 /// Valid length of each sequence of a padded batch. All layers use it to ignore padding.
 ///
@@ -86,7 +86,8 @@ impl Lengths {
 
     fn column(&self, device: &Device) -> Tensor<2, Int> {
         let lengths: Vec<i32> = self.lengths.iter().map(|&length| length as i32).collect();
-        let column: Tensor<2, Int> = Tensor::from_data(TensorData::new(lengths, [self.lengths.len(), 1]), device);
+        let column: Tensor<2, Int> =
+            Tensor::from_data(uploaded(TensorData::new(lengths, [self.lengths.len(), 1])), device);
         column.expand([self.lengths.len(), self.width])
     }
 }

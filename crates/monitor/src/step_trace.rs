@@ -78,7 +78,7 @@ impl Trace {
     fn add_step(&mut self, step: &StepEvent, now: f64) {
         let args = json!({
             "loss": step.loss, "micro_batches": step.micro_batches, "frames": step.frames, "padding": step.padding,
-            "reads": step.reads, "shape": step.shape,
+            "reads": step.reads, "launches": step.launches, "uploads": step.uploads, "shape": step.shape,
         });
         self.add_slices(&format!("step {}", step.step), args, &step.times, now);
         let end = micros(self.end);

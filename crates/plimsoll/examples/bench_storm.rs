@@ -9,6 +9,8 @@
 
 #[path = "bench_storm/budget.rs"]
 mod budget;
+#[path = "bench_storm/device.rs"]
+mod device;
 #[path = "../../train/tests/storm/net.rs"]
 mod net;
 #[path = "../../train/tests/storm/training.rs"]
@@ -23,6 +25,7 @@ use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Stage}
 use plimsoll_tape::{NamedTensor, collect};
 use plimsoll_train::{Event, Governor, PlannedLimit};
 
+use device::device;
 use net::FEATURES;
 use training::{BATCH, Faults, STEPS, StormSetup, StormTable, replayed, run_training};
 
@@ -33,21 +36,6 @@ const INJECTED: usize = 100;
 
 /// Allocator that is not used: only the device's memory counts here.
 static NOTHING: CountingAllocator = CountingAllocator::new();
-
-#[cfg(feature = "cuda")]
-fn device() -> Device {
-    Device::cuda(0)
-}
-
-#[cfg(all(feature = "wgpu", not(feature = "cuda")))]
-fn device() -> Device {
-    Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)
-}
-
-#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
-fn device() -> Device {
-    Device::flex()
-}
 
 /// Finds the smallest tensor that does not fit into device memory, in steps of 25 %; `None` if all tensors below 64 GiB
 /// fit.

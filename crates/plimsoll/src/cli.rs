@@ -27,6 +27,7 @@ use crate::model::{self, ModelCommand};
 use crate::monitor::{self, MonitorArgs};
 use crate::optimize::{self, OptimizeArgs};
 use crate::profile::{self, ProfileArgs};
+use crate::prove::{self, ProveArgs};
 use crate::report::{self, ReportArgs};
 use crate::runs::RunsCommand;
 use crate::say::{self, SayArgs};
@@ -50,7 +51,7 @@ pub(crate) struct Cli {
     pub(crate) verbose: u8,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running (doctor, stress: a warning; 2: a failed check); 2 wrong usage, configuration or input, \
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running (doctor, stress, prove: a warning; 2: a failed check); 2 wrong usage, configuration or input, \
 also if only a part of the input could not be used: a named file, or more of a corpus than data.unusable_share; \
 3 does not fit into memory (memtest, optimize); 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM (train writes a checkpoint \
 first, unless a second signal comes); 141 the output was no longer read.";
@@ -86,6 +87,8 @@ pub(crate) enum Command {
     Advise(Box<AdviseArgs>),
     /// Train at the limit of the plan for a time, and judge speed, memory and errors
     Stress(Box<StressArgs>),
+    /// Run a configuration in every way that matters here, and write what it showed
+    Prove(Box<ProveArgs>),
     /// Predict what more machines would bring to a run: time, efficiency, price
     Scale(Box<ScaleArgs>),
     /// Check driver, devices, memory, disks and settings before a run
@@ -114,7 +117,12 @@ impl Command {
     /// Returns whether the command handles signals by itself.
     pub(crate) fn handles_signals(&self) -> bool {
         match self {
-            Self::Train(_) | Self::Profile(_) | Self::Advise(_) | Self::Stress(_) | Self::Monitor(_) => true,
+            Self::Train(_)
+            | Self::Profile(_)
+            | Self::Advise(_)
+            | Self::Stress(_)
+            | Self::Prove(_)
+            | Self::Monitor(_) => true,
             // What is final is printed before a stream ends.
             Self::Transcribe(args) => args.is_stream(),
             _ => false,
@@ -145,6 +153,7 @@ impl Command {
             Self::Profile(args) => profile::profile(&args, meter),
             Self::Advise(args) => advise::advise(&args, meter),
             Self::Stress(args) => stress::stress(&args, meter),
+            Self::Prove(args) => prove::prove(&args),
             Self::Scale(args) => scale::scale(&args),
             Self::Doctor(args) => doctor::doctor(&args, meter),
             Self::Corpus(CorpusCommand::Make(args)) => corpus::make(&args),

@@ -26,6 +26,7 @@ mod number;
 mod optimize;
 mod output;
 mod profile;
+mod prove;
 mod report;
 mod run_flag;
 mod runs;

@@ -73,7 +73,7 @@ pub(crate) fn stress(args: &StressArgs, memory: &'static CountingAllocator) -> R
         counter.fetch_add(u64::from(slowed), Ordering::Relaxed);
     };
     let time = Duration::from_secs(args.seconds);
-    let options = TrialOptions { steps: args.trial.steps()?, time: Some(time), has_layers: false };
+    let options = TrialOptions { steps: args.trial.steps()?, time: Some(time), ..TrialOptions::default() };
     let monitor = Monitor::start_with(SAMPLES, || Sampler::new(MachineSource::open()), count);
     let mut bar = TrialBar::new("training at the limit", None);
     let trial = Trial::run(loaded, options, (memory, &Terminal), &signals.stop, &mut bar);

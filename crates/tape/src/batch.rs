@@ -4,6 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Batch, HostBatch, SampleId};
 
 use crate::capture::{from_host, is_capturing};
+use crate::transfer::uploaded;
 
 /// A batch of utterances on a device. Lengths, tokens and ids stay on the host, where models need them.
 ///
@@ -57,7 +58,7 @@ impl TensorBatch {
         let mut references = has_references.then(|| data(&batch.references, batch.reference_frames));
         device.staging([&mut features].into_iter().chain(references.as_mut()));
         let [features, references] =
-            [Some(features), references].map(|data| data.map(|data| Tensor::from_data(data, device)));
+            [Some(features), references].map(|data| data.map(|data| Tensor::from_data(uploaded(data), device)));
         tensors(features.expect("a batch has features"), references)
     }
 }

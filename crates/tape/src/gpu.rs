@@ -1,4 +1,15 @@
-//! Settings of Burn's GPU backends: memory pools, and tuning of kernels.
+//! Burn's GPU backends: settings of memory pools and of tuning, and measurements of kernels.
+
+mod calls;
+mod counts;
+mod kernel_clock;
+mod observation;
+mod timings;
+
+pub use calls::{CallCounter, Calls};
+pub(crate) use counts::count_upload;
+pub use kernel_clock::KernelClock;
+pub use timings::KernelTime;
 
 /// Settings of GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,4 +89,43 @@ fn set_up(settings: GpuSettings) {
         Tuning::Full => config.autotune.level = AutotuneLevel::Full,
     }
     CubeClRuntimeConfig::try_set(config);
+}
+
+/// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use burn::tensor::{Device, DeviceKind, Tensor};
+
+    use super::*;
+    use crate::transfer::uploaded;
+
+    #[test]
+    fn device_kernels_are_counted_and_timed() {
+        let device = Device::wgpu(DeviceKind::DefaultDevice);
+        let work = || {
+            let x = Tensor::<2>::from_data(uploaded([[1.0, 2.0], [3.0, 4.0]]), &device);
+            x.clone().matmul(x).into_data()
+        };
+        // The first time kernels are tried.
+        work();
+        let counter = CallCounter::new();
+        let calls = || counter.calls().expect("a GPU backend is built in");
+        let counted = || {
+            let before = calls();
+            work();
+            calls().since(before)
+        };
+        let alone = counted();
+        assert!(alone.launches > 0, "{alone:?}");
+        // Tests run in one process under `cargo test`, so others may call too.
+        let clock = KernelClock::start();
+        let timed = counted();
+        clock.read();
+        let kernels = clock.finish();
+        assert!(timed.launches >= 1 && timed.uploads >= 1, "{timed:?}");
+        assert!(kernels.iter().any(|kernel| kernel.count > 0 && kernel.seconds > 0.0), "{kernels:?}");
+        assert!(counted().launches > 0, "the counter goes on after the clock");
+        drop(CallCounter::new());
+        assert!(counted().launches > 0, "the counter goes on after another one");
+    }
 }

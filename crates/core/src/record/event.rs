@@ -221,6 +221,12 @@ pub struct StepEvent {
     pub loss_scale: f64,
     /// Number of reads from the device that the step waited for.
     pub reads: u32,
+    /// Number of kernels that the step launched, on all GPUs of the process; `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launches: Option<u32>,
+    /// Number of tensors that the step copied to GPUs; `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uploads: Option<u32>,
     /// Time in seconds spent on safety: memory gate, governor, ledger, and recording of the previous step.
     #[serde(deserialize_with = "lenient::number")]
     pub safety_seconds: f64,
@@ -263,6 +269,8 @@ impl Default for StepEvent {
             attempts: 0,
             loss_scale: 1.0,
             reads: 0,
+            launches: None,
+            uploads: None,
             safety_seconds: 0.0,
             truncated: 0,
             frames: 0,

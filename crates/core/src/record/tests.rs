@@ -59,6 +59,8 @@ fn step_event() -> impl Strategy<Value = Event> {
                 attempts: attempts as usize,
                 loss_scale,
                 reads,
+                launches: (reads > 7).then_some(frames),
+                uploads: (reads > 7).then_some(truncated),
                 safety_seconds,
                 truncated: truncated as usize,
                 frames: frames.into(),

@@ -6,6 +6,7 @@ use plimsoll_core::{BatchShape, Bytes, Event, PoolMemory, StepEvent, TimeShares}
 use plimsoll_recipes::training::{
     LoadingSpeed, Placement, StepPrediction, Trial, own_seconds, wall_seconds, warm_steps,
 };
+use plimsoll_tape::gpu::KernelTime;
 use plimsoll_train::LayerTime;
 use serde::Serialize;
 
@@ -36,6 +37,12 @@ pub(super) struct Profile {
     pub(super) micro_batches: f64,
     /// Mean number of reads from the device in a step.
     pub(super) reads: f64,
+    /// Mean number of kernels that a step launches; `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) launches: Option<f64>,
+    /// Mean number of tensors that a step copies to the GPU; `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) uploads: Option<f64>,
     /// Memory.
     pub(super) memory: MemoryProfile,
     /// Padded shapes of the batches, the most frequent first.
@@ -45,6 +52,9 @@ pub(super) struct Profile {
     pub(super) lanes: usize,
     /// Time of each layer, in the order of computation.
     pub(super) layers: Vec<LayerTime>,
+    /// Time of the kernels of a step by name, the longest first; `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kernels: Option<KernelProfile>,
     /// Cost of a micro-batch by operation, the dearest first; empty if the memory of the run is not planned.
     pub(super) operations: Vec<OperationRow>,
     /// Share by which a step is longer while layers are measured.
@@ -90,6 +100,55 @@ pub(super) struct ShapeRow {
     pub(super) seconds_per_step: f64,
 }
 
+/// Kernels of a GPU, timed one by one.
+#[derive(Debug, Serialize)]
+pub(super) struct KernelProfile {
+    /// Number of steps whose kernels were timed.
+    pub(super) steps: u64,
+    /// Seconds of all kernels of a step.
+    pub(super) seconds_per_step: f64,
+    /// Share by which a step is longer while kernels are timed.
+    pub(super) cost: f64,
+    /// Kernels by name, the longest first.
+    pub(super) rows: Vec<KernelRow>,
+}
+
+/// Kernels of one name.
+#[derive(Debug, Serialize)]
+pub(super) struct KernelRow {
+    pub(super) name: String,
+    /// Launches in a step.
+    pub(super) count: f64,
+    /// Seconds in a step.
+    pub(super) seconds: f64,
+    /// Share of the time of all kernels.
+    pub(super) share: f64,
+    /// Share of the launches that the device could not time, so that the host did.
+    pub(super) by_host: f64,
+}
+
+impl KernelRow {
+    /// Returns the name without the parameters that say little to people: what remains says which operation it is, and by
+    /// which method.
+    pub(super) fn short_name(&self) -> String {
+        let mut words = self.name.split(" | ");
+        let first = words.next().unwrap_or_default();
+        let says_much = |word: &&str| ["Op", "Family", "Unary"].iter().any(|end| word.ends_with(end));
+        std::iter::once(first).chain(words.filter(says_much)).collect::<Vec<&str>>().join(" ")
+    }
+}
+
+/// Trials of a profile. The first steps of all of them are the same.
+#[derive(Clone, Copy)]
+pub(super) struct Trials<'a> {
+    /// Trial that is only watched.
+    pub(super) plain: &'a Trial,
+    /// Trial with a clock for layers.
+    pub(super) layered: &'a Trial,
+    /// Trial with a clock for kernels; `None` on the CPU.
+    pub(super) timed: Option<&'a Trial>,
+}
+
 /// Cost of the operations of one name.
 #[derive(Debug, Serialize)]
 pub(super) struct OperationRow {
@@ -104,13 +163,9 @@ pub(super) struct OperationRow {
 }
 
 impl Profile {
-    /// Puts the measurements together. `layered` has the same first steps as `plain`.
-    pub(super) fn new(
-        plain: &Trial,
-        layered: &Trial,
-        loading: LoadingSpeed,
-        prediction: Option<&StepPrediction>,
-    ) -> Self {
+    /// Puts the measurements together.
+    pub(super) fn new(trials: &Trials<'_>, loading: LoadingSpeed, prediction: Option<&StepPrediction>) -> Self {
+        let Trials { plain, layered, timed } = *trials;
         let warm = warm_steps(plain.steps());
         let mut times = TimeShares::default();
         warm.iter().for_each(|step| times.add_all(&step.times));
@@ -132,12 +187,15 @@ impl Profile {
             padding: mean(|step| step.padding),
             micro_batches: mean(|step| step.micro_batches as f64),
             reads: mean(|step| f64::from(step.reads)),
+            launches: mean_known(&warm, |step| step.launches),
+            uploads: mean_known(&warm, |step| step.uploads),
             memory: MemoryProfile::new(plain, prediction),
             shapes: shapes(&plain.steps().collect::<Vec<_>>()),
             lanes: layered.plan.training.lanes,
             layers: layered.layers.clone(),
             operations: prediction.map(operations).unwrap_or_default(),
-            layer_cost: layer_cost(plain, layered),
+            layer_cost: extra_time(plain, layered),
+            kernels: timed.map(|timed| KernelProfile::new(plain, timed)),
         }
     }
 }
@@ -192,6 +250,33 @@ fn around(trial: &Trial, prediction: &StepPrediction) -> Vec<(String, Bytes)> {
     rows.into_iter().filter(|(_, bytes)| bytes.0 > 0).map(|(name, bytes)| (name.to_string(), bytes)).collect()
 }
 
+impl KernelProfile {
+    fn new(plain: &Trial, timed: &Trial) -> Self {
+        let steps = timed.kernel_steps;
+        let in_step = |sum: f64| sum / steps.max(1) as f64;
+        let all: f64 = timed.kernels.iter().map(|kernel| kernel.seconds).sum();
+        let row = |kernel: &KernelTime| KernelRow {
+            name: kernel.name.clone(),
+            count: in_step(kernel.count as f64),
+            seconds: in_step(kernel.seconds),
+            share: kernel.seconds / all.max(f64::MIN_POSITIVE),
+            by_host: kernel.by_host as f64 / kernel.count.max(1) as f64,
+        };
+        Self {
+            steps,
+            seconds_per_step: in_step(all),
+            cost: extra_time(plain, timed),
+            rows: timed.kernels.iter().map(row).collect(),
+        }
+    }
+}
+
+/// Returns the mean of `value` over `steps`; `None` if one does not know it.
+fn mean_known(steps: &[&StepEvent], value: impl Fn(&StepEvent) -> Option<u32>) -> Option<f64> {
+    let sum = steps.iter().map(|step| value(step).map(f64::from)).sum::<Option<f64>>()?;
+    Some(sum / steps.len().max(1) as f64)
+}
+
 fn shapes(steps: &[&StepEvent]) -> Vec<ShapeRow> {
     let mut by_shape: BTreeMap<BatchShape, Vec<&StepEvent>> = BTreeMap::new();
     for step in steps {
@@ -226,12 +311,34 @@ fn operations(prediction: &StepPrediction) -> Vec<OperationRow> {
     rows
 }
 
-/// Compares the median time per frame of the steps that both trials took.
-fn layer_cost(plain: &Trial, layered: &Trial) -> f64 {
+/// Returns the median share by which a step of `layered` took longer than the same step of `plain`.
+fn extra_time(plain: &Trial, layered: &Trial) -> f64 {
     let both = layered.steps().count().min(plain.steps().count());
     let pairs = plain.steps().zip(layered.steps()).take(both).skip(both / 3);
     let mut ratios: Vec<f64> =
         pairs.map(|(plain, layered)| own_seconds(layered) / own_seconds(plain).max(f64::MIN_POSITIVE)).collect();
     ratios.sort_by(f64::total_cmp);
     ratios.get(ratios.len() / 2).map_or(0.0, |ratio| ratio - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_say_operation_and_method() {
+        for (name, expected) in [
+            (
+                "MatmulEntry | TensorArgs | DynamicSize | () | SimpleMatmulFamily | UnitPartitioner",
+                "MatmulEntry SimpleMatmulFamily",
+            ),
+            ("KernelBinop | AddOp", "KernelBinop AddOp"),
+            ("UnaryFloat | BasicFloatUnary", "UnaryFloat BasicFloatUnary"),
+            ("ReduceKernel | TensorArgs", "ReduceKernel"),
+            ("CopyKernel", "CopyKernel"),
+        ] {
+            let row = KernelRow { name: name.into(), count: 1.0, seconds: 1.0, share: 1.0, by_host: 0.0 };
+            assert_eq!(row.short_name(), expected);
+        }
+    }
 }

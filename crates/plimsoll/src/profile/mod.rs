@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_core::CountingAllocator;
 use plimsoll_monitor::step_trace;
+use plimsoll_recipes::config::Loaded;
 use plimsoll_recipes::training::{PlannedRun, StepPrediction, Trial, TrialOptions};
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::json;
@@ -18,7 +19,7 @@ use crate::output::{ForceFlag, OutputFile};
 use crate::signals::Signals;
 use crate::terminal::{Terminal, spinner};
 use crate::trial::{TrialBar, TrialConfigArgs};
-use measured::Profile;
+use measured::{Profile, Trials};
 
 /// Number of steps that are measured unless `--steps` says otherwise.
 const STEPS: u64 = 30;
@@ -67,17 +68,26 @@ pub(crate) fn profile(args: &ProfileArgs, memory: &'static CountingAllocator) ->
     if layered.was_stopped {
         return Ok(ExitCode::from(signals.exit_code()));
     }
+    let timed = if plain.plan.training.async_errors {
+        Some(time_kernels(&loaded, layer_steps, memory, &signals)?)
+    } else {
+        None
+    };
+    if timed.as_ref().is_some_and(|timed| timed.was_stopped) {
+        return Ok(ExitCode::from(signals.exit_code()));
+    }
     let working = spinner("measuring loading");
     let alone = PlannedRun::new(loaded, memory, &quiet)?.loading_speed(steps, LOADING_TIME)?;
     working.set_message("computing the cost of operations");
     let prediction = StepPrediction::of(&plain.plan)?;
     working.finish_and_clear();
-    let profile = Profile::new(&plain, &layered, alone, prediction.as_ref());
+    let trials = Trials { plain: &plain, layered: &layered, timed: timed.as_ref() };
+    let profile = Profile::new(&trials, alone, prediction.as_ref());
     if let Some(file) = &trace {
         file.write(step_trace("plimsoll profile", &plain.records))?;
     }
     // Their folders are deleted before anything is printed: a closed output ends the program.
-    drop((plain, layered));
+    drop((plain, layered, timed));
     match args.json {
         true => println!("{:#}", json!(profile)),
         false => print!("{}", page::page(&profile)),
@@ -86,4 +96,17 @@ pub(crate) fn profile(args: &ProfileArgs, memory: &'static CountingAllocator) ->
         eprintln!("ui.perfetto.dev opens {}", file.path().display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Trains some steps again on a GPU, with a clock for each kernel.
+fn time_kernels(
+    loaded: &Loaded,
+    steps: u64,
+    memory: &'static CountingAllocator,
+    signals: &Signals,
+) -> Result<Trial, Failure> {
+    let options = TrialOptions { steps: Some(steps), has_kernels: true, ..TrialOptions::default() };
+    let mut bar = TrialBar::new("measuring kernels", Some(steps));
+    let quiet = plimsoll_recipes::reporter::Silent;
+    Trial::run(loaded.clone(), options, (memory, &quiet), &signals.stop, &mut bar)
 }

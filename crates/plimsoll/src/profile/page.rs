@@ -11,6 +11,8 @@ use super::measured::Profile;
 /// Number of rows of a table that are printed; the JSON form has all.
 const ROWS: usize = 12;
 const WIDTH: usize = 28;
+/// Width of the names of kernels.
+const NAME: usize = 44;
 
 /// Formats `profile` for people.
 pub(super) fn page(profile: &Profile) -> String {
@@ -20,6 +22,7 @@ pub(super) fn page(profile: &Profile) -> String {
     memory(&mut text, profile);
     shapes(&mut text, profile);
     layers(&mut text, profile);
+    kernels(&mut text, profile);
     operations(&mut text, profile);
     text
 }
@@ -49,6 +52,13 @@ fn head(text: &mut String, profile: &Profile) {
         profile.reads,
         profile.padding * 100.0
     );
+    if let (Some(launches), Some(uploads)) = (profile.launches, profile.uploads) {
+        let each = launches / profile.micro_batches.max(1.0);
+        let _ = writeln!(
+            text,
+            "the host launches {launches:.0} kernels ({each:.0} for each micro-batch) and sends {uploads:.1} tensors"
+        );
+    }
 }
 
 fn times(text: &mut String, profile: &Profile) {
@@ -159,6 +169,44 @@ fn layers(text: &mut String, profile: &Profile) {
     rest(text, parts.len(), ROWS);
 }
 
+fn kernels(text: &mut String, profile: &Profile) {
+    let Some(kernels) = &profile.kernels else { return };
+    if kernels.rows.is_empty() {
+        let _ = writeln!(text, "\nThe device times no kernels");
+        return;
+    }
+    let share = kernels.seconds_per_step / profile.seconds_per_step.max(f64::MIN_POSITIVE);
+    let _ = writeln!(
+        text,
+        "\nTime of a step by kernel: {} together, {:.0} % of a step without the clock, which makes a step {:.0} % longer",
+        Seconds(kernels.seconds_per_step),
+        share * 100.0,
+        kernels.cost.max(0.0) * 100.0
+    );
+    let _ = writeln!(text, "  {:<NAME$} {:>7} {:>9} {:>9} {:>9}", "kernel", "share", "launches", "a step", "each");
+    for row in kernels.rows.iter().take(ROWS) {
+        let by_host = if row.by_host > 0.0 { "  timed by the host" } else { "" };
+        let _ = writeln!(
+            text,
+            "  {:<NAME$} {:>5.1} % {:>9.1} {:>9} {:>9}{by_host}",
+            shortened(&row.short_name()),
+            row.share * 100.0,
+            row.count,
+            Seconds(row.seconds).to_string(),
+            Seconds(row.seconds / row.count.max(f64::MIN_POSITIVE)).to_string()
+        );
+    }
+    rest(text, kernels.rows.len(), ROWS);
+}
+
+/// Cuts a name that is too long for its column.
+fn shortened(name: &str) -> String {
+    match name.chars().count() {
+        0..=NAME => name.into(),
+        _ => name.chars().take(NAME - 3).chain("...".chars()).collect(),
+    }
+}
+
 /// Sums the layers of each part of a model. A block is divided further, and equal parts of several blocks are one row:
 /// `blocks.0.attention.output` belongs to `blocks.*.attention`.
 fn parts(layers: &[LayerTime]) -> Vec<LayerTime> {
@@ -219,6 +267,13 @@ fn bar(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_kernels_fit_their_column() {
+        assert_eq!(shortened("CopyKernel"), "CopyKernel");
+        let long = shortened(&"x".repeat(NAME + 1));
+        assert!(long.len() == NAME && long.ends_with("..."), "{long}");
+    }
 
     #[test]
     fn layers_of_several_blocks_are_one_part() {

@@ -1,4 +1,4 @@
-//! Tests of the commands that train for a trial: `profile`, `advise` and `stress`.
+//! Tests of the commands that train for a trial: `profile`, `advise`, `stress` and `prove`.
 
 use serde_json::Value;
 
@@ -148,12 +148,44 @@ fn the_configuration_of_a_run_can_be_tried_whatever_its_name() {
 #[test]
 fn a_lost_output_leaves_no_folder_of_a_trial() {
     let dir = TestFolder::new();
-    for command in ["profile", "stress", "advise"] {
-        let args = [&[command, "--json"], &flags(&["--steps", "3"])[..]].concat();
+    for command in ["profile", "stress", "advise", "prove"] {
+        let more: &[&str] = if command == "prove" { &["--only", "speed", "--minutes", "1"] } else { &[] };
+        let args = [&[command, "--json"], more, &flags(&["--steps", "3"])[..]].concat();
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let status = dir.command(&args).stdout(full).status().unwrap();
         assert_eq!(status.code(), Some(1), "{command}");
         assert_eq!(names(&dir.path("runs")), Vec::<String>::new(), "{command}");
+    }
+}
+
+#[test]
+fn prove_trains_repeats_kills_and_resumes_within_budgets() {
+    let dir = TestFolder::new();
+    let args = [&["prove", "--minutes", "1"], &flags(&["--steps", "12"])[..]].concat();
+    let output = dir.run(&args);
+    assert!(matches!(output.code, Some(0 | 1)), "{output:?}");
+    let report = dir.json("proof.json");
+    let checks = report["checks"].as_array().unwrap();
+    let found = |id: &str| checks.iter().find(|check| check["id"] == id).unwrap();
+    for id in ["speed", "repeat", "budgets-1", "budgets-2", "budgets-3", "budgets-4", "budgets-5"] {
+        assert_eq!(found(id)["status"], "pass", "{id}: {report:#}");
+    }
+    let text = |id: &str| found(id)["finding"].as_str().unwrap();
+    assert!(text("repeat").contains("the same weights to the last bit"), "{report:#}");
+    // On a fast machine the run may end before it is killed.
+    let is_resumed = text("resume").contains("killed after") && text("resume").contains("to the last bit");
+    assert!(is_resumed || text("resume").contains("before it could be killed"), "{report:#}");
+    // Twelve steps may be too few to learn, a busy machine may warn, and there is no GPU.
+    for (id, other) in [("training", "warn"), ("doctor", "warn"), ("ballast", "skip"), ("replicas-1", "skip")] {
+        assert!(["pass", other].contains(&found(id)["status"].as_str().unwrap()), "{id}: {report:#}");
+    }
+    let page = std::fs::read_to_string(dir.path("proof.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Configuration"), "{page}");
+    assert_eq!(names(&dir.path("runs")), Vec::<String>::new());
+    for (more, expected) in [(&[][..], "--force"), (&["--only", "magic"], "the parts are doctor, speed")] {
+        let refused = dir.run(&[&args[..], more].concat());
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(expected), "{}", refused.stderr);
     }
 }
 

@@ -27,7 +27,7 @@ enum Stream {
 }
 
 /// Every command, with arguments that make it print. `train` and `say` come with arguments that write files, too.
-const COMMANDS: [&[&str]; 43] = [
+const COMMANDS: [&[&str]; 44] = [
     &["--help"],
     &["--version"],
     &["train", "--help"],
@@ -61,6 +61,7 @@ const COMMANDS: [&[&str]; 43] = [
     &["advise", "--run", "r", "--output", "advised.toml", "--force"],
     // The exit codes of these two depend on the machine at the moment.
     &["stress", "--help"],
+    &["prove", "--help"],
     &["doctor", "--help"],
     &["model", "info", "--config", "run.toml"],
     &["memtest", "--config", "run.toml", "--gpu", "16GiB"],

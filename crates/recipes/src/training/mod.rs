@@ -54,7 +54,7 @@ pub use planning::{PlannedRun, preview};
 pub use prediction::StepPrediction;
 pub use record::{NoDisplay, RunDisplay, Totals};
 pub use resume::{DataChanged, Resume};
-pub use trial::{LoadingSpeed, Placement, Trial, TrialOptions, own_seconds, wall_seconds, warm_steps};
+pub use trial::{LoadingSpeed, Placement, Trial, TrialOptions, own_seconds, trial_folder, wall_seconds, warm_steps};
 
 /// Number of steps in a row with an infinite or NaN loss or gradient, after which the run stops.
 const FAILURES_MAX: u32 = 10;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::{BatchSource, CountingAllocator, Position, Record, TimeOwner};
 use plimsoll_data::Shard;
+use plimsoll_tape::gpu::{KernelClock, KernelTime};
 use plimsoll_train::{Event, LayerClock, LayerTime, StepEvent};
 use tempfile::TempDir;
 
@@ -25,7 +26,12 @@ pub struct TrialOptions {
     pub time: Option<Duration>,
     /// Whether the time of each layer is measured. On a GPU this slows the steps.
     pub has_layers: bool,
+    /// Whether each kernel of a GPU is timed. This slows the steps.
+    pub has_kernels: bool,
 }
+
+/// Number of first steps that are left out of measurements, if there are enough others.
+const COLD_STEPS: u64 = 5;
 
 /// Result of a trial.
 #[derive(Debug)]
@@ -36,6 +42,10 @@ pub struct Trial {
     pub records: Vec<Record>,
     /// Time of each layer, in the order of computation; empty if not measured.
     pub layers: Vec<LayerTime>,
+    /// Time of the kernels of the warm steps by name, the longest first; empty if not measured, and on the CPU.
+    pub kernels: Vec<KernelTime>,
+    /// Number of steps whose kernels were timed.
+    pub kernel_steps: u64,
     /// Size of the model on its device.
     pub placement: Placement,
     /// Number of steps that a run of the configuration has; `None` if it is not limited by steps or epochs.
@@ -87,7 +97,7 @@ impl Trial {
         display: &mut dyn RunDisplay,
     ) -> Result<Self, Failure> {
         let runs_dir = std::mem::take(&mut loaded.config.runs_dir);
-        let folder = folder_in(&runs_dir)?;
+        let folder = trial_folder(&runs_dir)?;
         loaded.config.runs_dir = folder.path().to_path_buf();
         loaded.config.name = None;
         let mut planned = PlannedRun::new(loaded, memory, reporter)?;
@@ -99,10 +109,22 @@ impl Trial {
         let clock = options.has_layers.then(|| Arc::new(LayerClock::default()));
         run.layers.clone_from(&clock);
         let ends = AtomicBool::new(false);
-        let mut watched =
-            TrialDisplay { inner: display, options, begun: None, stop, ends: &ends, steps: 0, records: Vec::new() };
+        let mut watched = TrialDisplay {
+            inner: display,
+            options,
+            begun: None,
+            stop,
+            ends: &ends,
+            steps: 0,
+            records: Vec::new(),
+            clock: None,
+            kernels: Vec::new(),
+            kernel_steps: 0,
+        };
         let outcome = run.train(&ends, &mut watched)?;
-        let records = watched.records;
+        // The data may have ended before the trial.
+        watched.end_kernels();
+        let TrialDisplay { records, kernels, kernel_steps, .. } = watched;
         // A trial has no limit of its own, so it is complete only if the data ended.
         let was_stopped = stop.load(Ordering::Relaxed) && !matches!(outcome, TrainingOutcome::Complete { .. });
         let layers = clock.map(|clock| clock.times()).unwrap_or_default();
@@ -110,7 +132,18 @@ impl Trial {
         let path = run.folder.path().to_path_buf();
         let mut plan = run.plan;
         plan.config.runs_dir = runs_dir;
-        Ok(Self { plan, records, layers, placement, total_steps, was_stopped, run: path, _folder: folder })
+        Ok(Self {
+            plan,
+            records,
+            layers,
+            kernels,
+            kernel_steps,
+            placement,
+            total_steps,
+            was_stopped,
+            run: path,
+            _folder: folder,
+        })
     }
 }
 
@@ -131,8 +164,12 @@ fn remove_old(runs_dir: &Path) {
     }
 }
 
-/// Makes a folder for a trial in `runs_dir`. It is deleted when the result is dropped.
-fn folder_in(runs_dir: &Path) -> Result<TempDir, Failure> {
+/// Makes a folder for trials in `runs_dir`. It is deleted when the result is dropped; that of a process that was killed, a day
+/// later.
+///
+/// # Errors
+/// If `runs_dir` cannot be written to.
+pub fn trial_folder(runs_dir: &Path) -> Result<TempDir, Failure> {
     remove_old(runs_dir);
     std::fs::create_dir_all(runs_dir)
         .and_then(|()| tempfile::Builder::new().prefix(PREFIX).tempdir_in(runs_dir))
@@ -153,6 +190,33 @@ struct TrialDisplay<'a> {
     ends: &'a AtomicBool,
     steps: u64,
     records: Vec<Record>,
+    /// Clock of the kernels of the warm steps, while they run.
+    clock: Option<KernelClock>,
+    kernels: Vec<KernelTime>,
+    kernel_steps: u64,
+}
+
+impl TrialDisplay<'_> {
+    /// Times the kernels of all steps but the cold ones.
+    fn time_kernels(&mut self, event: &Event) {
+        if !self.options.has_kernels || !matches!(event, Event::Step(_)) {
+            return;
+        }
+        match &self.clock {
+            Some(clock) => {
+                clock.read();
+                self.kernel_steps += 1;
+            }
+            None if self.steps >= cold_steps(self.options.steps) => self.clock = Some(KernelClock::start()),
+            None => {}
+        }
+    }
+
+    fn end_kernels(&mut self) {
+        if let Some(clock) = self.clock.take() {
+            self.kernels = clock.finish();
+        }
+    }
 }
 
 impl RunDisplay for TrialDisplay<'_> {
@@ -165,8 +229,11 @@ impl RunDisplay for TrialDisplay<'_> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         self.records.push(Record::new(time, event.clone()));
         self.steps += u64::from(matches!(event, Event::Step(_)));
+        self.time_kernels(event);
         let is_late = self.options.time.zip(self.begun).is_some_and(|(time, begun)| begun.elapsed() >= time);
         if self.options.steps.is_some_and(|steps| self.steps >= steps) || is_late || self.stop.load(Ordering::Relaxed) {
+            // What follows the last step belongs to no step.
+            self.end_kernels();
             self.ends.store(true, Ordering::Relaxed);
         }
         self.inner.show(event, totals);
@@ -213,8 +280,13 @@ impl PlannedRun<'_> {
 /// GPU compiles kernels. At most a third of the steps is left out.
 pub fn warm_steps<'a>(steps: impl Iterator<Item = &'a StepEvent>) -> Vec<&'a StepEvent> {
     let steps: Vec<&StepEvent> = steps.collect();
-    let cold = (steps.len() / 3).min(5);
+    let cold = cold_steps(Some(steps.len() as u64)) as usize;
     steps[cold..].to_vec()
+}
+
+/// Returns the number of first steps that are not measured, of `steps` in all.
+fn cold_steps(steps: Option<u64>) -> u64 {
+    steps.map_or(COLD_STEPS, |steps| (steps / 3).min(COLD_STEPS))
 }
 
 /// Returns the wall time of `step` in seconds.

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use plimsoll_layers::{
     DecoderBlock, DecoderCache, Lengths, TransformerConfig, add_sinusoids, apply_layer_norm, cross_entropy,
 };
+use plimsoll_tape::transfer::uploaded;
 use plimsoll_tape::{Pass, remat};
 use plimsoll_text::Tokenizer;
 
@@ -118,7 +119,8 @@ impl Decoder {
     fn embed(&self, tokens: Vec<u32>, width: usize, first: usize, device: &Device) -> Tensor<3> {
         let rows = tokens.len() / width;
         let tokens: Vec<i32> = tokens.into_iter().map(|token| token as i32).collect();
-        let x = self.embedding.forward(Tensor::<2, Int>::from_data(TensorData::new(tokens, [rows, width]), device));
+        let tokens = Tensor::<2, Int>::from_data(uploaded(TensorData::new(tokens, [rows, width])), device);
+        let x = self.embedding.forward(tokens);
         let [_, _, d] = x.dims();
         add_sinusoids(x * (d as f64).sqrt(), first)
     }

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use plimsoll_layers::{EncoderBlock, Lengths, TransformerConfig, add_sinusoids, apply_layer_norm};
+use plimsoll_tape::transfer::uploaded;
 use plimsoll_tape::{Pass, remat};
 
 use super::SynthesizerConfig;
@@ -53,7 +54,8 @@ impl TextEncoder {
         let rows: Vec<i32> = texts.iter().flat_map(row).collect();
         let weight = self.embedding.weight.val();
         let [_, d] = weight.dims();
-        let tokens = Tensor::<2, Int>::from_data(TensorData::new(rows, [texts.len(), width]), &weight.device());
+        let tokens =
+            Tensor::<2, Int>::from_data(uploaded(TensorData::new(rows, [texts.len(), width])), &weight.device());
         let x = add_sinusoids(self.embedding.forward(tokens) * (d as f64).sqrt(), 0);
         let x = pass.observe(self.embedding.weight.id, x);
         let x = pass.with("embedding").dropout(x, self.dropout);

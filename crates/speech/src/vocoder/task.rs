@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::{Batch, HostBatch, Key};
 use plimsoll_layers::Lengths;
-use plimsoll_tape::transfer::from_host;
+use plimsoll_tape::transfer::{from_host, uploaded};
 use plimsoll_tape::{Pass, StepLoss, Task, detach, initialize, is_capturing};
 
 use super::losses::{
@@ -171,7 +171,7 @@ impl Task for VocoderTask {
         }
         let mut data = TensorData::new(batch.features.clone(), shape);
         device.staging(std::iter::once(&mut data));
-        Tensor::from_data(data, device)
+        Tensor::from_data(uploaded(data), device)
     }
 
     fn loss(&self, samples: &Tensor<2>, pass: &Pass) -> StepLoss {

@@ -19,6 +19,7 @@ use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::noise::{Mask, dropout_drawn, random_bits};
 use crate::simd::{exp, sum, vectorized};
 use crate::transfer::Constants;
+use crate::transfer::uploaded;
 
 // Shapes: b samples, h heads, q queries, k keys.
 
@@ -151,7 +152,7 @@ impl WeightsOp {
                 let seen =
                     (0..b).flat_map(|sample| (0..rows).map(move |row| self.visibility.visible_keys(sample, row, k)));
                 let hidden: Vec<bool> = seen.flat_map(|seen| (0..k).map(move |key| key >= seen)).collect();
-                Tensor::<4, Bool>::from_data(TensorData::new(hidden, [b, 1, rows, k]), &device)
+                Tensor::<4, Bool>::from_data(uploaded(TensorData::new(hidden, [b, 1, rows, k])), &device)
             })
         });
         let hidden = hidden.expand(scores.dims());

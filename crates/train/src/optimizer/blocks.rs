@@ -18,6 +18,7 @@
 // Shapes: b blocks of 256 values, w words of four codes in all of them.
 
 use burn::tensor::{DType, Device, FloatDType, Int, IntDType, Tensor, TensorData};
+use plimsoll_tape::transfer::uploaded;
 
 /// Number of values that share one scale.
 pub(super) const BLOCK: usize = 256;
@@ -110,7 +111,7 @@ pub(super) fn threshold(step: u64, device: &Device) -> Tensor<2> {
     const PLASTIC: f64 = 0.754_877_666_246_692_7;
     let start = (step as f64 * GOLDEN).fract();
     let values = (0..BLOCK).map(|place| (start + place as f64 * PLASTIC).fract() as f32).collect();
-    Tensor::from_data(TensorData::new(values, [1, BLOCK]), (device, DType::F32))
+    Tensor::from_data(uploaded(TensorData::new(values, [1, BLOCK])), (device, DType::F32))
 }
 
 /// Arranges values in rows of one block, `[blocks, 256]`, with the last block padded by zeros.

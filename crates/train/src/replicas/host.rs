@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::{DType, Tensor, TensorData};
 use plimsoll_core::{Collective, CollectiveError, TimeOwner, timing};
+use plimsoll_tape::transfer::uploaded;
 
 use super::Replica;
 use crate::attempt::attempt;
@@ -68,7 +69,7 @@ impl<C: Collective> Replica for HostReplica<C> {
             let send = |(device, length)| {
                 let (own, others) = rest.split_at(length);
                 rest = others;
-                Tensor::from_data(TensorData::new(own.to_vec(), [length]), (&device, DType::F32))
+                Tensor::from_data(uploaded(TensorData::new(own.to_vec(), [length])), (&device, DType::F32))
             };
             devices.into_iter().map(send).collect()
         };
@@ -107,7 +108,7 @@ pub(super) fn all_reduce_by_gathering(
     let sum = || {
         let send = |bytes: &Arc<[u8]>| {
             let data = TensorData::from_bytes_vec(bytes.to_vec(), shape.clone(), dtype);
-            Tensor::<1>::from_data(data, (&device, dtype))
+            Tensor::<1>::from_data(uploaded(data), (&device, dtype))
         };
         let mut all = all.iter().map(send);
         let first = all.next().expect("there is this replica");

@@ -267,6 +267,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             attempts: report.attempts,
             loss_scale: report.loss_scale,
             reads: report.reads,
+            launches: report.calls.map(|calls| calls.launches.try_into().unwrap_or(u32::MAX)),
+            uploads: report.calls.map(|calls| calls.uploads.try_into().unwrap_or(u32::MAX)),
             safety_seconds: (report.safety + self.observer_time).as_secs_f64(),
             truncated: report.truncated.len(),
             frames: report.frames,

@@ -21,6 +21,7 @@ use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage, TimeOwner, timing};
+use plimsoll_tape::gpu::CallCounter;
 use plimsoll_tape::{BufferSnapshot, PassObserver, Task, free_dropped_graphs};
 
 use crate::attempt::attempt;
@@ -63,6 +64,8 @@ pub struct Trainer<T: Task> {
     /// Search for values that are infinite or NaN; `None` unless the run is debugged.
     finite: Option<Arc<FiniteSearch>>,
     observer: Option<Arc<dyn PassObserver>>,
+    /// Counts what is asked of GPUs; `None` on the CPU.
+    calls: Option<CallCounter>,
 }
 
 impl<T: Task> Trainer<T> {
@@ -77,6 +80,7 @@ impl<T: Task> Trainer<T> {
         task.visit(&mut InitializeParameters);
         let finite = config.debug.then(|| Arc::new(FiniteSearch::new(&task)));
         Self {
+            calls: config.async_errors.then(CallCounter::new),
             observer: finite.clone().map(|finite| finite as Arc<dyn PassObserver>),
             finite,
             ema: config.ema_decay.map(|decay| Ema::new(&task, decay)),
@@ -215,10 +219,15 @@ impl<T: Task> Trainer<T> {
         let before = attempt(|| BufferSnapshot::from_module(&self.task)).map_err(device)?;
         // What an earlier step left over belongs to that step.
         let _ = self.first_not_finite();
-        let report = attempt(|| self.transaction(batch, micro_batches, hook)).unwrap_or_else(|reason| {
+        let calls = |trainer: &Self| trainer.calls.as_ref().and_then(CallCounter::calls);
+        let calls_before = calls(self);
+        let mut report = attempt(|| self.transaction(batch, micro_batches, hook)).unwrap_or_else(|reason| {
             self.replica.fail(&reason);
             Err(device(reason))
         });
+        if let Ok(report) = &mut report {
+            report.calls = calls(self).zip(calls_before).map(|(now, before)| now.since(before));
+        }
         if let Err(error) = &report {
             // A device that has failed cannot restore its buffers either, and the error of the step says why.
             if let Ok(task) = attempt(|| before.restore(&self.task)) {
@@ -290,7 +299,6 @@ impl<T: Task> Trainer<T> {
             ..
         } = sums;
         let peak = attempt(|| self.watch.end(Stage::Update)).unwrap_or((Bytes(0), Stage::Update));
-        let loss_scale = scale;
         Ok(StepReport {
             step,
             loss,
@@ -306,8 +314,9 @@ impl<T: Task> Trainer<T> {
             truncated,
             frames,
             reads,
+            calls: None,
             read_time,
-            loss_scale,
+            loss_scale: scale,
             peak,
             safety,
         })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::{Bytes, CollectiveError, MicroBatch, OutOfMemory, Stage};
+use plimsoll_tape::gpu::Calls;
 
 /// Report of a completed step.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,8 @@ pub struct StepReport {
     /// Number of reads from the device for which the step waited: 1, plus 1 for each failed read, plus the reads of the
     /// loss in each micro-batch. CTC on a GPU reads once in each micro-batch.
     pub reads: u32,
+    /// Kernels and uploads of this step; `None` on the CPU.
+    pub calls: Option<Calls>,
     /// Duration of the last read from the device: the time that the device computed while the host waited.
     pub read_time: Duration,
     /// Factor on the loss, which prevents the underflow of small fp16 gradients.

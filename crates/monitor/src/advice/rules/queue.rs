@@ -64,6 +64,10 @@ pub(super) fn launch_bound(run: &Measured<'_>) -> Outcome {
     };
     if is_late {
         problem = problem.because(format!("the host then waited {} of the time for the device", percent(waited)));
+        let launches = run.mean(|step| step.launches.map_or(f64::NAN, f64::from));
+        if launches > 0.0 {
+            problem = problem.because(format!("a step launches {launches:.0} kernels on average"));
+        }
     }
     let hint = "No key helps. Larger batches or a larger model give each kernel more work, and change the training.";
     let problem = if change.is_none() { problem.hint(hint) } else { problem };

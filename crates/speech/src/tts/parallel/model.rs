@@ -5,6 +5,7 @@ use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, L
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use plimsoll_core::{HostBatch, Key};
 use plimsoll_layers::{ConvNext, ConvNextConfig, Lengths, apply_layer_norm, mel_distance};
+use plimsoll_tape::transfer::uploaded;
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, detach, initialize};
 use plimsoll_text::Tokenizer;
 
@@ -169,7 +170,8 @@ impl ParallelSynthesizer {
         };
         let rows: Vec<i32> = texts.iter().flat_map(row).collect();
         let weight = self.embedding.weight.val();
-        let tokens = Tensor::<2, Int>::from_data(TensorData::new(rows, [texts.len(), width]), &weight.device());
+        let tokens =
+            Tensor::<2, Int>::from_data(uploaded(TensorData::new(rows, [texts.len(), width])), &weight.device());
         let lengths = Lengths::new(lengths, width);
         let x = pass.observe(self.embedding.weight.id, self.embedding.forward(tokens));
         let x = x + pass.at_least_fp32(pass.dense(&self.voice_to_text, voices));
