@@ -3,7 +3,8 @@
 //! Four of five runs of a small model are made slow, each in another way: by many small operations, by reads, by large copies to the
 //! device, and by shapes that are new in each step. For each the example prints what the cause took by a clock of its own,
 //! and the shares of all owners of time, the largest first. It fails if an owner is not the one that it expects, has less
-//! than 80 % of what the cause took, or more than 5 % of the time is unknown. Of copies it expects nothing: what the device
+//! than 80 % of what the cause took, or more than 5 % of the time is unknown; new shapes
+//! have no clock of their own. Of copies it expects nothing: what the device
 //! copies in its queue looks like computing to the host. On the CPU there is no queue, and the example does nothing.
 
 #[path = "bench_storm/device.rs"]

@@ -17,7 +17,7 @@ use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
 use burn_router::RouterClient;
 
 use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops, set_default_dtypes, simulate_cpu};
-use crate::gpu::count_upload;
+use crate::gpu::counts::uploaded;
 use crate::host::{HostBackend, InPlaceArgs};
 
 /// Kind of device that a capture device simulates.
@@ -332,10 +332,7 @@ pub fn from_host<const D: usize>(shape: [usize; D], device: &Device, values: imp
     match recorded {
         Some(recorded) if device.is_autodiff() => Capture::constant(recorded),
         Some(recorded) => Capture::from_plain(recorded),
-        None => {
-            count_upload();
-            Tensor::from_data(TensorData::new(values(), shape), device)
-        }
+        None => Tensor::from_data(uploaded(TensorData::new(values(), shape)), device),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Burn's GPU backends: settings of memory pools and of tuning, and measurements of kernels.
 
 mod calls;
-mod counts;
+pub(crate) mod counts;
 mod kernel_clock;
 mod observation;
 mod timings;
 
 pub use calls::{CallCounter, Calls};
-pub(crate) use counts::count_upload;
 pub use kernel_clock::KernelClock;
 pub use timings::KernelTime;
 
@@ -96,8 +95,8 @@ fn set_up(settings: GpuSettings) {
 mod tests {
     use burn::tensor::{Device, DeviceKind, Tensor};
 
+    use super::counts::uploaded;
     use super::*;
-    use crate::transfer::uploaded;
 
     #[test]
     fn device_kernels_are_counted_and_timed() {

@@ -13,13 +13,12 @@ use plimsoll_recipes::config::DeviceConfig;
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 
-use super::child::Commands;
+use super::child::{Commands, POLL};
 
 /// Size of one tensor that holds memory.
 const PIECE: u64 = 256 << 20;
-/// Time in which the process must hold its memory, and time between two looks.
+/// Time in which the process must hold its memory.
 const LIMIT: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(50);
 /// What the process prints when it holds the memory.
 const HELD: u8 = b'h';
 

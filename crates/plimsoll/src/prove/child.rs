@@ -13,7 +13,7 @@ use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::Value;
 
 /// Time between two looks at a process.
-const POLL: Duration = Duration::from_millis(50);
+pub(super) const POLL: Duration = Duration::from_millis(50);
 
 /// How commands are run: with one configuration, in a folder that is deleted afterwards.
 pub(super) struct Commands<'a> {

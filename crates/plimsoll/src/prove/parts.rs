@@ -342,7 +342,7 @@ impl<'a> Proof<'a> {
             let budget = Bytes((planned as f64 * share) as u64);
             let setting = format!("training.max_memory={}", budget.0);
             let outcome = self.stress(&["--set", &setting], Some(budget))?;
-            add(format!("a budget of {budget}"), outcome);
+            add(format!("a budget of {budget}"), within(&format!("within {budget}"), outcome));
         }
         Ok(())
     }
@@ -391,11 +391,11 @@ impl<'a> Proof<'a> {
         };
         let outcome = self.stress(&[], Some(Bytes(left)))?;
         drop(ballast);
-        let finding = format!("while another process held {held} of {usable}:\n{}", outcome.finding);
-        Ok(Outcome { finding, ..outcome }.with_detail("held_bytes", held.0))
+        let place = format!("while another process held {held} of {usable}");
+        Ok(within(&place, outcome).with_detail("held_bytes", held.0))
     }
 
-    fn several(&mut self, add: &mut dyn FnMut(String, Outcome)) -> Result<(), Failure> {
+    fn several(&self, add: &mut dyn FnMut(String, Outcome)) -> Result<(), Failure> {
         let title = Part::Replicas.title();
         let has_cuda = cfg!(feature = "cuda") && matches!(self.backend, BackendChoice::Auto | BackendChoice::Cuda);
         if !has_cuda {
@@ -411,10 +411,15 @@ impl<'a> Proof<'a> {
         counts.extend((!gpus.is_power_of_two()).then_some(gpus));
         for count in counts {
             let outcome = self.stress(&["--set", &format!("device.replicas={count}")], None)?;
-            add(format!("{count} GPUs"), outcome);
+            add(format!("{count} GPUs"), within(&format!("on {count} GPUs"), outcome));
         }
         Ok(())
     }
+}
+
+/// Puts into the finding of `outcome` what it was found in.
+fn within(place: &str, outcome: Outcome) -> Outcome {
+    Outcome { finding: format!("{place}: {}", outcome.finding), ..outcome }
 }
 
 /// Judges a report of `stress`: errors and memory count, speed is noted.

@@ -2,14 +2,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use burn::tensor::TensorData;
+
 /// Uploads since the start of the process.
 static UPLOADS: AtomicU64 = AtomicU64::new(0);
 /// Kernels that were launched while they were counted.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
-/// Counts an upload.
-pub(crate) fn count_upload() {
+/// Counts `data` as an upload to a GPU, and returns it: `Tensor::from_data(uploaded(data), device)`. The number of uploads in a
+/// step is a part of what the step costs the host; see [`CallCounter`](crate::gpu::CallCounter).
+pub fn uploaded(data: impl Into<TensorData>) -> TensorData {
     UPLOADS.fetch_add(1, Relaxed);
+    data.into()
 }
 
 /// Counts a kernel.

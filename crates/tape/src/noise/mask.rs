@@ -14,7 +14,7 @@ use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::capture::placeholder_ints;
 use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
 use crate::simd::vectorized;
-use crate::transfer::send_queued;
+use crate::transfer::{send_queued, uploaded};
 
 /// Dropout mask of one tensor, stored as the rule to draw it.
 #[derive(Clone, Debug)]
@@ -201,7 +201,7 @@ fn multiples(numbers: &Tensor<3, Int>, first: usize, count: usize, factor: u32) 
 fn ints(shape: [usize; 3], device: &Device, values: impl FnOnce() -> Vec<u32>) -> Tensor<3, Int> {
     placeholder_ints(shape, device).unwrap_or_else(|| {
         let values: Vec<i32> = values().into_iter().map(|value| value as i32).collect();
-        Tensor::from_data(TensorData::new(values, shape), (device, DType::I32))
+        Tensor::from_data(uploaded(TensorData::new(values, shape)), (device, DType::I32))
     })
 }
 

@@ -3,18 +3,12 @@
 mod constants;
 mod pending_read;
 
-use burn::tensor::{Device, TensorData};
+use burn::tensor::Device;
 
 pub use crate::capture::from_host;
+pub use crate::gpu::counts::uploaded;
 pub use constants::Constants;
 pub use pending_read::PendingRead;
-
-/// Counts `data` as an upload to a GPU, and returns it: `Tensor::from_data(uploaded(data), device)`. The number of uploads in a
-/// step is a part of what the step costs the host; see [`CallCounter`](crate::gpu::CallCounter).
-pub fn uploaded(data: impl Into<TensorData>) -> TensorData {
-    crate::gpu::count_upload();
-    data.into()
-}
 
 /// Sends the operations that are queued for `device` to it, without waiting for their results.
 ///

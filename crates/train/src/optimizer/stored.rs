@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use plimsoll_core::StateForm;
+use plimsoll_tape::transfer::uploaded;
 
 use super::blocks::{Blocks, SMALL, threshold};
 use super::rule::StatePart;
@@ -30,7 +31,7 @@ impl StoredState {
             Self::Eight(blocks) => blocks.dequantize(),
             Self::Host(values, device) => {
                 let count = values.len();
-                Tensor::from_data(TensorData::new(values, [count]), (&device, DType::F32))
+                Tensor::from_data(uploaded(TensorData::new(values, [count])), (&device, DType::F32))
             }
         }
     }
