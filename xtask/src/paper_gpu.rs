@@ -36,6 +36,8 @@ cargo xtask paper-gpu [OPTIONS] -- COMMAND...     such as `-- memtest --verify -
   --count N          number of GPUs, 1 to 8; default 1
   --others SIZE      memory of other processes on each GPU; default 0
   --books FILE       write the books of memory and work as JSON; %p is the number of the process
+  --ptxas FILE       compile each kernel with NVIDIA's assembler, as the driver would: books then have registers and
+                     spills by kernel; `pip download nvidia-cuda-nvcc-cu12` has the assembler
   --scenario FILE    the machine as a scenario of testing/stand-in-cuda, instead of the four options above
   --program FILE     run this program instead of building Plimsoll for CUDA
 
@@ -53,12 +55,13 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     if !cfg!(target_os = "linux") {
         bail!("the libraries stand in for those of Linux only");
     }
-    let scenarios = Scenarios::new(&options)?;
+    let folder = target_dir()?.join("paper-gpu");
+    let scenarios = Scenarios::new(&options, &folder.join("kernels"))?;
     let libraries = match build_libraries()? {
         Ok(folder) => folder,
         Err(code) => return Ok(code),
     };
-    let folder = target_dir()?.join("paper-gpu").join(&scenarios.name);
+    let folder = folder.join(&scenarios.name);
     prepare(&folder, &libraries, &scenarios).with_context(|| format!("cannot prepare {}", folder.display()))?;
     let program = match &options.program {
         Some(program) => program.clone(),

@@ -49,14 +49,24 @@ pub(crate) struct KernelCount {
     pub(crate) launches: u64,
     /// Launches by graphs.
     pub(crate) replayed: u64,
+    /// Largest of each resource of a kernel of this name; zero where nothing was compiled.
+    pub(crate) largest: Resources,
     /// Full names.
     variants: BTreeSet<String>,
+    /// Full names of those that spill.
+    spilling: BTreeSet<String>,
 }
 
 impl KernelCounts {
-    /// Adds a kernel that was loaded.
-    pub(crate) fn add(&mut self, name: &str) {
-        self.0.entry(short_name(name).to_owned()).or_default().variants.insert(name.to_owned());
+    /// Adds a kernel that was loaded, with its resources if it was compiled.
+    pub(crate) fn add(&mut self, name: &str, resources: Option<Resources>) {
+        let count = self.0.entry(short_name(name).to_owned()).or_default();
+        count.variants.insert(name.to_owned());
+        let resources = resources.unwrap_or_default();
+        count.largest = count.largest.max(resources);
+        if resources.spills > 0 {
+            count.spilling.insert(name.to_owned());
+        }
     }
 
     /// Counts a launch.
@@ -77,6 +87,11 @@ impl KernelCount {
     pub(crate) fn n_variants(&self) -> usize {
         self.variants.len()
     }
+
+    /// Returns the number of kernels of this name that store registers in memory.
+    pub(crate) fn n_spilling(&self) -> usize {
+        self.spilling.len()
+    }
 }
 
 /// Leaves the hash at the end of a name out: eight digits or more, with letters up to `f`.
@@ -93,12 +108,25 @@ mod tests {
     fn variants_of_a_name_count_together() {
         let mut counts = KernelCounts::default();
         for name in ["add_0123456789abcdef", "add_fedcba9876543210", "add_f32"] {
-            counts.add(name);
+            counts.add(name, None);
             counts.count(name, false);
         }
         counts.count("add_f32", true);
         let found: Vec<_> =
             counts.iter().map(|(name, count)| (name, count.n_variants(), count.launches, count.replayed)).collect();
         assert_eq!(found, [("add", 2, 2, 0), ("add_f32", 1, 1, 1)]);
+    }
+
+    #[test]
+    fn a_name_has_the_largest_resources_of_its_kernels() {
+        let mut counts = KernelCounts::default();
+        let resources = |registers, stack, spills, shared| Resources { registers, stack, spills, shared };
+        counts.add("add_0123456789abcdef", Some(resources(255, 8, 4, 0)));
+        counts.add("add_fedcba9876543210", Some(resources(40, 0, 0, 1024)));
+        counts.add("add_fedcba9876543211", None);
+        // The same kernel on another GPU.
+        counts.add("add_0123456789abcdef", Some(resources(255, 8, 4, 0)));
+        let (_, add) = counts.iter().next().unwrap();
+        assert_eq!((add.largest, add.n_variants(), add.n_spilling()), (resources(255, 8, 4, 1024), 3, 1));
     }
 }

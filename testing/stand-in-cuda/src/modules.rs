@@ -68,7 +68,7 @@ impl Machine {
     ) -> Answer<Handle> {
         let Entry { name, parameters, max_threads } = entry;
         let is_slow = self.scenario.slow.iter().any(|part| name.contains(part.as_str()));
-        self.kernels.add(&name);
+        self.kernels.add(&name, resources);
         let function = Function {
             gpu,
             module,

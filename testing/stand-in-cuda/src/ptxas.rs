@@ -26,6 +26,18 @@ pub(crate) struct Resources {
     pub(crate) shared: u32,
 }
 
+impl Resources {
+    /// Returns the larger of each resource.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            registers: self.registers.max(other.registers),
+            stack: self.stack.max(other.stack),
+            spills: self.spills.max(other.spills),
+            shared: self.shared.max(other.shared),
+        }
+    }
+}
+
 /// Writes the text of a module into a folder, under a name that follows from the text, and returns that name.
 pub(crate) fn keep_text(folder: &Path, text: &str) -> std::io::Result<String> {
     let name = format!("{:016x}", fnv(text));

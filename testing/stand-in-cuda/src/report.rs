@@ -26,8 +26,17 @@ impl Machine {
     fn report(&self) -> String {
         let gpus = self.gpus.iter().enumerate().map(|(number, gpu)| self.gpu(number, gpu));
         let kernels = self.kernels.iter().map(|(name, count)| {
-            let numbers =
-                [("launches", count.launches), ("replayed", count.replayed), ("variants", count.n_variants() as u64)];
+            let largest = count.largest;
+            let numbers = [
+                ("launches", count.launches),
+                ("replayed", count.replayed),
+                ("variants", count.n_variants() as u64),
+                ("spilling", count.n_spilling() as u64),
+                ("registers", largest.registers.into()),
+                ("stack", largest.stack.into()),
+                ("spills", largest.spills.into()),
+                ("shared", largest.shared.into()),
+            ];
             (name, object(numbers.map(|(name, number)| (name, number.to_string()))))
         });
         let members = [

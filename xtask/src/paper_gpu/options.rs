@@ -11,7 +11,7 @@ use super::misuse;
 const MOST_GPUS: u32 = 8;
 
 /// Names of the options.
-const NAMES: [&str; 7] = ["--gpu", "--sm", "--count", "--others", "--books", "--scenario", "--program"];
+const NAMES: [&str; 8] = ["--gpu", "--sm", "--count", "--others", "--books", "--ptxas", "--scenario", "--program"];
 
 /// What the person asks for.
 #[derive(Debug, Default, PartialEq)]
@@ -24,6 +24,8 @@ pub(super) struct Options {
     /// Memory of other processes in bytes.
     pub(super) others: Option<u64>,
     pub(super) books: Option<PathBuf>,
+    /// NVIDIA's assembler, which then compiles each kernel.
+    pub(super) ptxas: Option<PathBuf>,
     pub(super) scenario: Option<PathBuf>,
     pub(super) program: Option<PathBuf>,
     /// Arguments of the program.
@@ -64,6 +66,7 @@ impl Options {
             }
             "--others" => self.others = Some(size(value).ok_or_else(wrong)?),
             "--books" => self.books = Some(std::path::absolute(value)?),
+            "--ptxas" => self.ptxas = Some(std::path::absolute(value)?),
             "--scenario" => self.scenario = Some(value.into()),
             "--program" => self.program = Some(std::path::absolute(value)?),
             _ => unreachable!("the names are listed"),

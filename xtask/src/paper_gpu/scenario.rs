@@ -1,5 +1,7 @@
 //! The scenarios of both libraries for one machine.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, Result};
 
 use super::catalog::{self, Gpu};
@@ -37,16 +39,22 @@ pub(super) struct Scenarios {
 }
 
 impl Scenarios {
-    /// Makes the scenarios of a machine.
-    pub(super) fn new(options: &Options) -> Result<Self> {
+    /// Makes the scenarios of a machine. `kernels` is the folder for kernels that `ptxas` compiles.
+    pub(super) fn new(options: &Options, kernels: &Path) -> Result<Self> {
         let machine = match &options.scenario {
             Some(path) => {
                 std::fs::read_to_string(path).with_context(|| format!("cannot read the scenario {}", path.display()))?
             }
             None => machine(options)?,
         };
-        let books = options.books.as_ref().map(|path| format!("books {}\n", path.display())).unwrap_or_default();
-        let cuda = format!("{books}{machine}");
+        let line = |key: &str, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| format!("{key} {}\n", path.display())).unwrap_or_default()
+        };
+        let (books, mut ptxas) = (line("books", &options.books), line("ptxas", &options.ptxas));
+        if !ptxas.is_empty() {
+            ptxas += &line("ptx", &Some(kernels.to_owned()));
+        }
+        let cuda = format!("{books}{ptxas}{machine}");
         let nvml = nvml(&machine);
         let choices: String = lines(&machine)
             .filter(|(key, _)| CHOICES.contains(key))
@@ -121,7 +129,7 @@ mod tests {
     use super::*;
 
     fn scenarios(options: &Options) -> Scenarios {
-        Scenarios::new(options).unwrap()
+        Scenarios::new(options, Path::new("/k")).unwrap()
     }
 
     #[test]
@@ -174,8 +182,16 @@ mod tests {
     }
 
     #[test]
+    fn kernels_are_compiled_where_the_assembler_is_named() {
+        let found = scenarios(&Options { ptxas: Some("/bin/ptxas".into()), ..Options::default() });
+        assert!(found.cuda.starts_with("ptxas /bin/ptxas\nptx /k\ndriver "), "{}", found.cuda);
+        assert_eq!(found.choices, scenarios(&Options::default()).choices);
+    }
+
+    #[test]
     fn unknown_gpus_are_refused_with_the_known_ones() {
-        let error = Scenarios::new(&Options { gpu: Some("voodoo".into()), ..Options::default() }).unwrap_err();
+        let options = Options { gpu: Some("voodoo".into()), ..Options::default() };
+        let error = Scenarios::new(&options, Path::new("/k")).unwrap_err();
         assert!(error.to_string().contains("RTX 3060 12GB, "), "{error}");
     }
 }

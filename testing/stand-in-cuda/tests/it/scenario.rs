@@ -79,6 +79,10 @@ fn modules_are_compiled_and_their_resources_count() {
     });
     let Some(remains) = remains else { return };
     assert_eq!((remains.number("max_stack"), remains.number("spilling_kernels")), (64, 2));
+    let add = &remains.books["kernels"]["add"];
+    let number = |name: &str| add[name].as_u64();
+    assert_eq!(["registers", "stack", "shared"].map(number), [Some(255), Some(64), Some(2048)]);
+    assert!(number("spilling") > Some(0), "{add}");
     assert_eq!((remains.number("code"), remains.number("stacks")), (6_000_000, 2 * MIB as u64));
     assert!(remains.stderr.contains("syntax error in -arch=sm_86"), "{}", remains.stderr);
     let kept = std::fs::read_dir(folder.path().join("ptx")).unwrap().count();
