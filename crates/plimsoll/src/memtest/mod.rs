@@ -48,7 +48,7 @@ pub(crate) struct MemtestArgs {
     #[arg(long)]
     pub(crate) verify: bool,
     /// Verify one case, with the model of the configuration and this many utterances per micro-batch.
-    #[arg(long, value_name = "B", requires = "verify")]
+    #[arg(long, value_name = "B", requires = "verify", group = "one-case")]
     pub(crate) batch: Option<u32>,
     /// Frames per utterance of the case. Default: the longest that the configuration allows.
     #[arg(long, value_name = "T", requires = "batch")]
@@ -63,8 +63,12 @@ pub(crate) struct MemtestArgs {
     #[arg(long, value_name = "N", default_value_t = 0, requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) budgets: u32,
     /// Case to run, as JSON; --verify passes it to the processes that it starts.
-    #[arg(long, hide = true, requires = "verify")]
+    #[arg(long, hide = true, requires = "verify", group = "one-case")]
     pub(crate) case: Option<String>,
+    /// Write each allocation that is predicted for a micro-batch of the case to this file, as JSON: its size, its owner, its
+    /// lifetime, and the operation that makes it.
+    #[arg(long, value_name = "FILE.json", requires = "one-case")]
+    pub(crate) allocations: Option<PathBuf>,
     /// Number of cases with random sizes, in addition to the matrix. Default: 16 on the CPU, 0 on a GPU. On a GPU their
     /// micro-batches are made as small as its memory requires.
     #[arg(long, value_name = "N", requires = "verify", value_parser = clap::value_parser!(u32).range(0..=10_000))]

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::ProgressBar;
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Precision, Remat, counted};
-use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, PlanOptions, Speed, plan};
+use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, PlanOptions, Speed, Timeline, plan, trace};
 use plimsoll_speech::tts::SynthesizerConfig;
 use serde::Serialize;
 use serde_json::json;
@@ -14,6 +14,7 @@ use super::MemtestArgs;
 use super::case::{self, Convolutions, InUse, MICRO_BATCHES, Measurement};
 use super::matrix::{Case, Model, gpu_cases, matrix, random_cases, random_gpu_cases};
 use super::verdict::choice_text;
+use crate::output::OutputFile;
 use plimsoll_recipes::config::{BackendChoice, RunConfig};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::device::TrainingDevice;
@@ -57,6 +58,7 @@ pub(crate) fn verify(
     if let Some(case) = &args.case {
         let case: Case = serde_json::from_str(case).invalid()?;
         let device = TrainingDevice::choose(&config.device)?;
+        write_allocations(args, &case, &device)?;
         println!("{}", json!(run(&case, &device, meter)?));
         return Ok(ExitCode::SUCCESS);
     }
@@ -67,7 +69,11 @@ pub(crate) fn verify(
     let device = TrainingDevice::choose(&config.device)?;
     let is_host = device.is_host;
     let cases = match args.batch {
-        Some(batch) => vec![case_from_flags(args, batch, config, device.precision)?],
+        Some(batch) => {
+            let case = case_from_flags(args, batch, config, device.precision)?;
+            write_allocations(args, &case, &device)?;
+            vec![case]
+        }
         None if is_host => [matrix(), random_cases(args.random.unwrap_or(RANDOM_CASES))].concat(),
         None => {
             let random = random_gpu_cases(args.random.unwrap_or(0)).into_iter().map(|case| reduced(case, &device));
@@ -111,6 +117,17 @@ fn predicted(case: &Case, device: &TrainingDevice) -> Result<Bytes, Failure> {
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let run = (case.micro_batches, device);
     with_model!(&case.model.plan(), model => case::reserved_on_gpu(model, shape, case.choice, run))
+}
+
+/// Writes the allocations that are predicted for a micro-batch of a case to the file of `--allocations`.
+fn write_allocations(args: &MemtestArgs, case: &Case, device: &TrainingDevice) -> Result<(), Failure> {
+    let Some(path) = &args.allocations else { return Ok(()) };
+    let file = OutputFile::new(path, "--allocations", args.overwrite)?;
+    let (utterances, frames, tokens) = case.shape;
+    let shape = BatchShape { utterances, frames: Frames(frames), tokens };
+    let timeline: Timeline =
+        with_model!(&case.model.plan(), model => trace(model, shape, case.choice, device.rules)).failed()?.timeline;
+    file.write(serde_json::to_string(&timeline).failed()?)
 }
 
 /// Plans for budgets from the smallest to the largest useful one, runs each plan, and checks that it stays in its
