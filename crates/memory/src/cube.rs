@@ -1,148 +1,137 @@
 //! The memory use of Burn's GPU backends (CubeCL), with fusion of elementwise operations.
 //!
-//! Elementwise operations are collected until one comes that cannot be fused. Then one kernel computes the group, and
-//! writes only those outputs that a later operation reads. An input that is read for the last time gives its memory to
-//! an output of the same size. Layouts are followed as on the CPU.
+//! Operations are collected until one comes that cannot be fused with them ([`group`]). Then one kernel computes the
+//! group, and writes only those outputs that a later operation reads, without gaps between rows. An operation that is not
+//! fused is a kernel of its own, whose rows begin at aligned addresses. In both cases an input that is read for the last
+//! time gives its memory to an output of the same shape. Layouts are followed as on the CPU.
+
+use std::cmp::Reverse;
 
 use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
-    BaseOperationIr as Base, ModuleOperationIr as Neural, NumericOperationIr as Numeric, OperationIr, TensorId,
-    TensorIr, TensorStatus,
+    BaseOperationIr as Base, ModuleOperationIr as Neural, OperationIr, TensorId, TensorIr, TensorStatus,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::BackendRules;
-use crate::heap::{Heap, contiguous_strides};
+use crate::heap::{Heap, Value};
 use crate::operation_name::operation_name;
+
+use group::{Group, Role, role};
+
+mod group;
 
 /// Alignment in bytes of a slice that is a view of its input. CUDA has 512 and Vulkan has less; with more, more slices
 /// are predicted to be copies.
 const SLICE_ALIGNMENT: usize = 512;
 
-/// Largest number of operations in a fused kernel.
-const FUSED_OPERATIONS_MAX: usize = 64;
-
-/// Operations collected for one fused kernel: their outputs, and their inputs.
-#[derive(Debug, Default)]
-pub(crate) struct FusionGroup {
-    made: Vec<TensorIr>,
-    /// The only operation so far, if it fills memory or copies its input into another order.
-    alone: Option<&'static str>,
-    read: Vec<TensorId>,
-    count: usize,
+/// Follows the operations of a recording, and collects those that one fused kernel computes.
+#[derive(Debug)]
+pub(crate) struct Fusion<'a> {
+    operations: &'a [OperationIr],
+    /// Maps each tensor to the last operation that reads it.
+    last: &'a FxHashMap<TensorId, usize>,
+    /// Tensors that outlive the recording.
+    lasting: &'a FxHashSet<TensorId>,
+    group: Group,
 }
 
-impl FusionGroup {
-    /// Applies operation `index` to `heap`. `last` maps each tensor to the last operation that reads it, and
-    /// `is_lasting` is true for tensors that outlive the recording.
-    pub(crate) fn apply(
-        &mut self,
-        heap: &mut Heap,
-        operation: &OperationIr,
-        index: usize,
-        last: &FxHashMap<TensorId, usize>,
-        is_lasting: &dyn Fn(TensorId) -> bool,
-    ) {
-        if CustomOp::parse(operation).is_none() && is_fusible(operation) && self.count < FUSED_OPERATIONS_MAX {
-            if apply_view(heap, operation) {
-                for input in operation.inputs() {
-                    if !is_lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
-                        heap.drop_tensor(input.id);
-                    }
-                }
-                return;
-            }
-            self.count += 1;
-            self.alone = (self.count == 1 && is_fill_or_copy(operation)).then(|| operation_name(operation));
-            self.read.extend(operation.inputs().map(|input| input.id));
-            self.made.extend(operation.outputs().cloned());
+impl<'a> Fusion<'a> {
+    /// Makes a state without collected operations for the recording `operations`. `last` maps each tensor to the last operation
+    /// that reads it, and the tensors in `lasting` outlive the recording.
+    pub(crate) fn new(
+        operations: &'a [OperationIr],
+        last: &'a FxHashMap<TensorId, usize>,
+        lasting: &'a FxHashSet<TensorId>,
+    ) -> Self {
+        Self { operations, last, lasting, group: Group::default() }
+    }
+
+    /// Applies operation `index` to `heap`.
+    pub(crate) fn apply(&mut self, heap: &mut Heap, index: usize) {
+        let operation = &self.operations[index];
+        let is_ours = CustomOp::parse(operation).is_some();
+        if !is_ours && self.group.takes(operation, index) {
             return;
         }
-        self.run(heap, index, last, is_lasting);
-        heap.begin(operation_name(operation));
-        if is_fusible(operation) {
-            return self.apply(heap, operation, index, last, is_lasting);
+        self.run(heap, index);
+        if is_ours || !self.group.takes(operation, index) {
+            self.apply_alone(heap, index);
         }
-        let is_over = |id: TensorId| !is_lasting(id) && last.get(&id).is_none_or(|&last| last <= index);
-        if apply_slice(heap, operation) {
-            // The slice is a view of its input.
-        } else if let Some((input, out)) = overwritten(operation)
-            && is_over(input.id)
-            && heap.can_reuse(input.id, out.shape.num_elements() * heap.rules().width(out.dtype))
+    }
+
+    /// Simulates the kernel that computes the collected operations, just before operation `index`: its outputs that are
+    /// read later get memory, and its inputs that are not read again give up theirs. None is collected afterwards.
+    pub(crate) fn run(&mut self, heap: &mut Heap, index: usize) {
+        let group = std::mem::take(&mut self.group);
+        if group.is_empty() {
+            return;
+        }
+        let is_over = |id: TensorId| self.is_over_before(id, index);
+        if !group.is_worth_a_kernel(is_over) {
+            group.members().iter().for_each(|&member| self.apply_alone(heap, member));
+            return;
+        }
+        heap.begin("fused kernel");
+        let mut free: Vec<TensorId> = group.read().iter().copied().filter(|&id| is_over(id) && heap.has(id)).collect();
+        let mut written: Vec<&TensorIr> = group.made().iter().filter(|tensor| !is_over(tensor.id)).collect();
+        written.sort_by_key(|tensor| Reverse(tensor.shape.iter().sum::<usize>()));
+        for tensor in written {
+            // An output overwrites an input that is no longer needed, if it has the same shape and no gaps.
+            let width = heap.rules().width(tensor.dtype);
+            if let Some(place) = free.iter().position(|&id| heap.is_dense(id) && heap.can_overwrite(id, tensor)) {
+                heap.reuse(free.swap_remove(place), tensor);
+            } else {
+                let value = heap.fresh(&tensor.shape, width);
+                heap.give(tensor, value);
+            }
+        }
+        let indexed = group.indexed().iter().copied().filter(|&id| is_over(id));
+        free.into_iter().chain(indexed).for_each(|id| heap.drop_tensor(id));
+    }
+
+    /// Returns whether no operation from `index` on reads the tensor.
+    fn is_over_before(&self, id: TensorId, index: usize) -> bool {
+        !self.lasting.contains(&id) && self.last.get(&id).is_none_or(|&last| last < index)
+    }
+
+    /// Simulates operation `index` as a kernel of its own.
+    fn apply_alone(&self, heap: &mut Heap, index: usize) {
+        let operation = &self.operations[index];
+        let is_over = |id: TensorId| self.is_over_before(id, index + 1);
+        heap.begin(operation_name(operation));
+        if apply_slice(heap, operation) || apply_view(heap, operation) {
+            // The output is a view of the input.
+        } else if let Some((input, out)) =
+            overwritten(operation, |input, out| is_over(input.id) && heap.can_overwrite(input.id, out))
         {
             heap.reuse(input.id, out);
         } else {
             let columns = if heap.has_columns() { workspace(operation, heap.rules()) } else { [0; 3] };
             let workspace = columns.map(|bytes| heap.scratch(bytes));
-            let output = |heap: &mut Heap, out: &TensorIr| {
-                let width = heap.rules().width(out.dtype);
-                match operation {
-                    // A softmax is computed as reductions with fused kernels between them.
-                    _ if is_reduction(operation) || matches!(operation, OperationIr::Activation(_)) => {
-                        heap.fresh(&out.shape, width)
-                    }
-                    OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, width),
-                    // Our kernels for windows leave no gaps between rows.
-                    _ if CustomOp::parse(operation) == Some(CustomOp::Make("windows")) => heap.fresh(&out.shape, width),
-                    _ => heap.output(&out.shape, width),
-                }
-            };
-            let outputs: Vec<_> = operation.outputs().map(|out| (out, output(heap, out))).collect();
+            let outputs: Vec<_> = operation.outputs().map(|out| (out, output(heap, operation, out))).collect();
             for (output, value) in outputs {
                 heap.give(output, value);
             }
             workspace.into_iter().for_each(|value| heap.free(value));
         }
-        for input in operation.inputs() {
-            if !is_lasting(input.id) && last.get(&input.id).is_none_or(|&last| last <= index) {
-                heap.drop_tensor(input.id);
-            }
-        }
-        for output in operation.outputs() {
-            if !is_lasting(output.id) && !last.contains_key(&output.id) {
-                heap.drop_tensor(output.id);
-            }
-        }
+        operation.inputs().filter(|input| is_over(input.id)).for_each(|input| heap.drop_tensor(input.id));
+        operation.outputs().filter(|output| is_over(output.id)).for_each(|output| heap.drop_tensor(output.id));
     }
+}
 
-    /// Simulates the kernel that computes the collected operations, just before operation `index`: its outputs that are
-    /// read later get memory, and its inputs that are not read again give up theirs. The group is empty afterwards.
-    pub(crate) fn run(
-        &mut self,
-        heap: &mut Heap,
-        index: usize,
-        last: &FxHashMap<TensorId, usize>,
-        is_lasting: &dyn Fn(TensorId) -> bool,
-    ) {
-        let is_over = |id: TensorId| !is_lasting(id) && last.get(&id).is_none_or(|&last| last < index);
-        let mut free: Vec<TensorId> = Vec::new();
-        for id in std::mem::take(&mut self.read) {
-            if is_over(id) && heap.has(id) && !free.contains(&id) {
-                free.push(id);
-            }
+/// Allocates the output `out` of `operation`.
+fn output(heap: &mut Heap, operation: &OperationIr, out: &TensorIr) -> Value {
+    let width = heap.rules().width(out.dtype);
+    match operation {
+        // A softmax is computed as reductions with fused kernels between them.
+        _ if is_reduction(operation) || matches!(operation, OperationIr::Activation(_)) => {
+            heap.fresh(&out.shape, width)
         }
-        // A fill or a copy alone is no fused kernel.
-        let alone = self.alone.take();
-        heap.begin(alone.unwrap_or("fused kernel"));
-        for tensor in std::mem::take(&mut self.made) {
-            if is_over(tensor.id) {
-                continue;
-            }
-            let width = heap.rules().width(tensor.dtype);
-            let size = tensor.shape.num_elements() * width;
-            // An output overwrites an input that is no longer needed, if it has the same size.
-            if let Some(place) = free.iter().position(|&id| heap.can_reuse(id, size)) {
-                heap.reuse(free.swap_remove(place), &tensor);
-            } else {
-                let value = match alone {
-                    Some(_) => heap.output(&tensor.shape, width),
-                    None => heap.fresh(&tensor.shape, width),
-                };
-                heap.give(&tensor, value);
-            }
-        }
-        free.into_iter().for_each(|id| heap.drop_tensor(id));
-        self.count = 0;
+        OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, width),
+        // Our kernels for windows leave no gaps between rows.
+        _ if CustomOp::parse(operation) == Some(CustomOp::Make("windows")) => heap.fresh(&out.shape, width),
+        _ => heap.output(&out.shape, width),
     }
 }
 
@@ -173,18 +162,26 @@ fn workspace(operation: &OperationIr, rules: BackendRules) -> [usize; 3] {
     }
 }
 
-/// Returns the input that an operation writes its output over, if nothing else needs that input, and the output. The
-/// gradient of a slice is such an operation: zeros, with the gradient assigned to a part (`burn-cubecl`, `kernel/index`).
-fn overwritten(operation: &OperationIr) -> Option<(&TensorIr, &TensorIr)> {
-    let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
-        return None;
-    };
-    match base {
-        Base::SliceAssign(op) => Some((&op.tensor, &op.out)),
-        Base::SelectAssign(op) => Some((&op.tensor, &op.out)),
-        Base::Scatter(op) => Some((&op.tensor, &op.out)),
+/// Returns the input that an operation, computed alone, writes its output over, and the output. That is the first input
+/// with the type and the shape of the output for which `can` is true. The gradient of a slice is such an operation: zeros,
+/// with the gradient assigned to a part (`burn-cubecl`, `kernel/index`). A sum of two tensors is another.
+fn overwritten(operation: &OperationIr, can: impl Fn(&TensorIr, &TensorIr) -> bool) -> Option<(&TensorIr, &TensorIr)> {
+    let out = operation.outputs().next()?;
+    let input = match operation {
+        OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => match base {
+            Base::SliceAssign(op) => Some(&op.tensor),
+            Base::SelectAssign(op) => Some(&op.tensor),
+            Base::Scatter(op) => Some(&op.tensor),
+            Base::MaskFill(op) => Some(&op.tensor),
+            Base::MaskWhere(op) => [&op.tensor, &op.value].into_iter().find(|input| can(input, out)),
+            _ => None,
+        },
+        _ if CustomOp::parse(operation).is_none() && role(operation) == Some(Role::Elementwise) => {
+            operation.inputs().find(|input| input.dtype == out.dtype && can(input, out))
+        }
         _ => None,
-    }
+    };
+    input.filter(|input| can(input, out)).map(|input| (input, out))
 }
 
 /// Applies a slice to `heap` if it is a view: where it starts and how far before the end of its input it ends are
@@ -223,7 +220,7 @@ fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
         return false;
     };
     let (input, out) = match base {
-        Base::Reshape(op) if heap.is_contiguous(op.input.id) => (&op.input, &op.out),
+        Base::Reshape(op) if heap.can_reshape(op.input.id, &op.out.shape) => (&op.input, &op.out),
         Base::SwapDims(op) => (&op.input, &op.out),
         Base::Permute(op) => (&op.input, &op.out),
         Base::Expand(op) => (&op.input, &op.out),
@@ -234,7 +231,7 @@ fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     }
     let mut value = heap.take(input);
     match base {
-        Base::Reshape(_) => value.strides = contiguous_strides(&out.shape),
+        Base::Reshape(_) => value.strides = value.reshaped(&out.shape).unwrap_or_default(),
         Base::SwapDims(op) => value.strides.swap(op.dim1, op.dim2),
         Base::Permute(op) => value.strides = op.axes.iter().map(|&axis| value.strides[axis]).collect(),
         _ => value.strides = vec![0; out.shape.len()],
@@ -242,57 +239,6 @@ fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     value.shape = out.shape.to_vec();
     heap.give(out, value);
     true
-}
-
-/// Returns whether an operation can be fused: it is elementwise or a view.
-fn is_fusible(operation: &OperationIr) -> bool {
-    match operation {
-        OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => matches!(
-            base,
-            Base::Reshape(_)
-                | Base::SwapDims(_)
-                | Base::Permute(_)
-                | Base::Expand(_)
-                | Base::Cast(_)
-                | Base::MaskFill(_)
-                | Base::MaskWhere(_)
-                | Base::Equal(_)
-                | Base::EqualElem(_)
-                | Base::NotEqual(_)
-                | Base::NotEqualElem(_)
-                | Base::Zeros(_)
-                | Base::Ones(_)
-        ),
-        OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => is_elementwise(numeric),
-        OperationIr::Float(_, float) => {
-            use plimsoll_tape::ir::FloatOperationIr as Float;
-            !matches!(float, Float::Matmul(_) | Float::Cross(_) | Float::Random(_) | Float::GridSample2d(_))
-        }
-        OperationIr::Int(int) => !matches!(int, plimsoll_tape::ir::IntOperationIr::Matmul(_)),
-        OperationIr::Bool(_) => true,
-        OperationIr::Activation(activation) => {
-            use plimsoll_tape::ir::ActivationOperationIr as Activation;
-            !matches!(activation, Activation::Softmax(_) | Activation::LogSoftmax(_) | Activation::Softmin(_))
-        }
-        _ => false,
-    }
-}
-
-/// Returns whether an operation makes a tensor of one value, or gives its input another shape, order or format.
-fn is_fill_or_copy(operation: &OperationIr) -> bool {
-    let (OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base)) = operation else {
-        return false;
-    };
-    matches!(
-        base,
-        Base::Reshape(_)
-            | Base::SwapDims(_)
-            | Base::Permute(_)
-            | Base::Expand(_)
-            | Base::Cast(_)
-            | Base::Zeros(_)
-            | Base::Ones(_)
-    )
 }
 
 /// Returns whether an operation is a convolution or one of its gradients: their kernels keep the channels of a place together.
@@ -311,37 +257,7 @@ fn is_convolution(module: &Neural) -> bool {
 /// Returns whether an operation reduces an axis: its kernel writes rows without padding.
 fn is_reduction(operation: &OperationIr) -> bool {
     match operation {
-        OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => !is_elementwise(numeric),
+        OperationIr::NumericFloat(..) | OperationIr::NumericInt(..) => role(operation).is_none(),
         _ => false,
     }
-}
-
-fn is_elementwise(numeric: &Numeric) -> bool {
-    matches!(
-        numeric,
-        Numeric::Add(_)
-            | Numeric::AddScalar(_)
-            | Numeric::Sub(_)
-            | Numeric::SubScalar(_)
-            | Numeric::Mul(_)
-            | Numeric::MulScalar(_)
-            | Numeric::Div(_)
-            | Numeric::DivScalar(_)
-            | Numeric::Abs(_)
-            | Numeric::Neg(_)
-            | Numeric::Sign(_)
-            | Numeric::Clamp(_)
-            | Numeric::ClampMin(_)
-            | Numeric::ClampMax(_)
-            | Numeric::Greater(_)
-            | Numeric::GreaterElem(_)
-            | Numeric::GreaterEqual(_)
-            | Numeric::GreaterEqualElem(_)
-            | Numeric::Lower(_)
-            | Numeric::LowerElem(_)
-            | Numeric::LowerEqual(_)
-            | Numeric::LowerEqualElem(_)
-            | Numeric::PowiScalar(_)
-            | Numeric::Full(_)
-    )
 }

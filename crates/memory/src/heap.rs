@@ -43,6 +43,35 @@ impl Value {
         true
     }
 
+    /// Computes the strides with which the value has the shape `shape`, or `None` if that takes a copy. As in `burn-std`
+    /// (`reshape_action`), gaps between rows stay where axes are split, and axes with gaps between them are not joined.
+    pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Vec<isize>> {
+        if self.is_contiguous() {
+            return Some(contiguous_strides(shape));
+        }
+        if self.shape == shape {
+            return Some(self.strides.clone());
+        }
+        if shape.len() <= self.shape.len() {
+            return None;
+        }
+        let mut strides = Vec::with_capacity(shape.len());
+        let mut old = self.shape.iter().zip(&self.strides).filter(|(length, _)| **length > 1);
+        let mut rest = 1;
+        let mut stride = 0;
+        for &length in shape {
+            if rest == 1 && length > 1 {
+                (rest, stride) = old.next().map(|(&length, &stride)| (length, stride))?;
+            }
+            if !rest.is_multiple_of(length) {
+                return None;
+            }
+            rest /= length;
+            strides.push(stride * rest as isize);
+        }
+        Some(strides)
+    }
+
     /// Returns whether the elements are next to each other without gaps, in any order of the axes.
     fn is_dense(&self) -> bool {
         let lengths = self.shape.iter().map(|&length| length as isize - 1);
@@ -268,19 +297,24 @@ impl Heap {
         self.tensors.contains_key(&id)
     }
 
-    /// Returns whether the elements of tensor `id` are in row-major order.
-    pub(crate) fn is_contiguous(&self, id: TensorId) -> bool {
-        self.tensors.get(&id).is_some_and(Value::is_contiguous)
+    /// Returns whether the elements of tensor `id` are next to each other without gaps.
+    pub(crate) fn is_dense(&self, id: TensorId) -> bool {
+        self.tensors.get(&id).is_some_and(Value::is_dense)
     }
 
-    /// Returns whether a tensor of `size` bytes can take over the block of `id`: the block has one handle, no owner,
-    /// and the same size.
-    pub(crate) fn can_reuse(&self, id: TensorId, size: usize) -> bool {
+    /// Returns whether tensor `id` gets the shape `shape` by other strides alone.
+    pub(crate) fn can_reshape(&self, id: TensorId, shape: &[usize]) -> bool {
+        self.tensors.get(&id).is_some_and(|value| value.reshaped(shape).is_some())
+    }
+
+    /// Returns whether `out` can take over the memory of tensor `id`, which is as large: the block has one handle and no owner,
+    /// and the tensor has the same shape and no element twice.
+    pub(crate) fn can_overwrite(&self, id: TensorId, out: &TensorIr) -> bool {
         self.tensors.get(&id).is_some_and(|value| {
             let block = &self.blocks[value.block];
-            let grow_alike = self.utterances.is_none_or(|n| block.exact.is_multiple_of(n) == size.is_multiple_of(n));
-            let is_as_large = block.size == size.next_multiple_of(self.alignment);
-            block.handles == 1 && block.owner.is_none() && is_as_large && grow_alike && value.is_dense()
+            let is_alike = value.shape == out.shape[..] && value.width == self.rules.width(out.dtype);
+            let has_copies = value.shape.iter().zip(&value.strides).any(|(&length, &stride)| length > 1 && stride == 0);
+            block.handles == 1 && block.owner.is_none() && is_alike && !has_copies
         })
     }
 

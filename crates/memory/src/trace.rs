@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::cube::FusionGroup;
+use crate::cube::Fusion;
 use crate::flex;
 use crate::heap::Heap;
 use crate::operation_name::operation_name;
@@ -192,11 +192,11 @@ pub(crate) fn replay_on(
     let is_lasting = |id: TensorId| lasting.contains(&id);
     // Tensors that depend on a parameter: autodiff follows them.
     let mut tracked: FxHashSet<TensorId> = live.weights.iter().copied().collect();
-    let mut fusion = FusionGroup::default();
+    let mut fusion = Fusion::new(operations, &last, &lasting);
     for (index, operation) in operations.iter().enumerate() {
         let note = CustomOp::parse(operation);
         if let Some(CustomOp::Mark(_) | CustomOp::Sent) = note {
-            fusion.run(&mut heap, index, &last, &is_lasting);
+            fusion.run(&mut heap, index);
             if let Some(CustomOp::Mark(name)) = note {
                 phase = phase_of(name).or(phase);
                 phase.into_iter().for_each(|phase| heap.enter(phase));
@@ -214,7 +214,7 @@ pub(crate) fn replay_on(
             count(operation);
         }
         let BackendRules::Flex { threads } = rules else {
-            fusion.apply(&mut heap, operation, index, &last, &is_lasting);
+            fusion.apply(&mut heap, index);
             continue;
         };
         let is_tracked = phase == Some(Phase::Forward) && operation.inputs().any(|input| tracked.contains(&input.id));
@@ -233,7 +233,7 @@ pub(crate) fn replay_on(
         operation.inputs().for_each(|input| done(input.id));
         operation.outputs().for_each(|output| done(output.id));
     }
-    fusion.run(&mut heap, operations.len(), &last, &is_lasting);
+    fusion.run(&mut heap, operations.len());
     for (ids, owner) in
         [(&live.weights, Owner::Weights), (&live.batch, Owner::Batch), (&live.gradients, Owner::Gradients)]
     {

@@ -1,0 +1,223 @@
+//! Groups of operations that one fused kernel can compute.
+//!
+//! Follows `burn-cubecl-fusion` 0.22.1 (`engine/fuser.rs`, `engine/scoring.rs`). A group takes elementwise operations as
+//! long as their outputs have one shape, or can be broadcast to it. A view of a tensor joins only a group that reads the
+//! same tensor already. A fused kernel runs only if it saves something: a single addition runs as a kernel of its own,
+//! which differs in the memory that it takes.
+
+use plimsoll_tape::ir::{
+    ActivationOperationIr as Activation, BaseOperationIr as Base, FloatOperationIr as Float, IntOperationIr as Int,
+    NumericOperationIr as Numeric, OperationIr, TensorId, TensorIr,
+};
+
+/// Largest number of operations in a fused kernel.
+const OPERATIONS_MAX: usize = 64;
+/// What a read or a write of a tensor counts in the score of a group.
+const ACCESS_SCORE: usize = 100;
+/// What a launch of a kernel counts in the score of a group.
+const LAUNCH_SCORE: usize = 10;
+/// What a view takes off the score of a group.
+const VIEW_SCORE: usize = 50;
+
+/// How a fused kernel reads the inputs of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Value by value.
+    Elementwise,
+    /// At places that it computes from the place of the output; `true` if only the reference shape allows it.
+    Indexed(bool),
+    /// The operation gives its input another shape or order.
+    View,
+}
+
+/// Returns the role of an operation in a fused kernel, or `None` if no fused kernel can compute it.
+pub(super) fn role(operation: &OperationIr) -> Option<Role> {
+    let is_elementwise = match operation {
+        OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => match base {
+            Base::Gather(_) => return Some(Role::Indexed(false)),
+            Base::Select(_) | Base::Cat(_) => return Some(Role::Indexed(true)),
+            Base::SwapDims(_) => return Some(Role::View),
+            Base::Reshape(op) if op.input.shape.num_dims() > op.out.shape.num_dims() => false,
+            Base::Reshape(op) if op.input.shape != op.out.shape => return Some(Role::View),
+            Base::Reshape(_)
+            | Base::Cast(_)
+            | Base::Equal(_)
+            | Base::EqualElem(_)
+            | Base::NotEqual(_)
+            | Base::NotEqualElem(_)
+            | Base::MaskFill(_)
+            | Base::MaskWhere(_)
+            | Base::Zeros(_)
+            | Base::Ones(_) => true,
+            _ => false,
+        },
+        OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => is_elementwise(numeric),
+        OperationIr::Float(_, float) => matches!(
+            float,
+            Float::Exp(_)
+                | Float::Log(_)
+                | Float::Log1p(_)
+                | Float::Powf(_)
+                | Float::PowfScalar(_)
+                | Float::Cos(_)
+                | Float::Sin(_)
+                | Float::Tanh(_)
+                | Float::Erf(_)
+                | Float::Sqrt(_)
+                | Float::Recip(_)
+        ),
+        OperationIr::Int(int) => !matches!(int, Int::Matmul(_)),
+        // They are recorded as one operation, and computed as several elementwise ones.
+        OperationIr::Activation(activation) => {
+            !matches!(activation, Activation::Softmax(_) | Activation::LogSoftmax(_) | Activation::Softmin(_))
+        }
+        _ => false,
+    };
+    is_elementwise.then_some(Role::Elementwise)
+}
+
+fn is_elementwise(numeric: &Numeric) -> bool {
+    matches!(
+        numeric,
+        Numeric::Add(_)
+            | Numeric::AddScalar(_)
+            | Numeric::Sub(_)
+            | Numeric::SubScalar(_)
+            | Numeric::Mul(_)
+            | Numeric::MulScalar(_)
+            | Numeric::Div(_)
+            | Numeric::DivScalar(_)
+            | Numeric::Rem(_)
+            | Numeric::RemScalar(_)
+            | Numeric::Abs(_)
+            | Numeric::Neg(_)
+            | Numeric::Sign(_)
+            | Numeric::Clamp(_)
+            | Numeric::ClampMin(_)
+            | Numeric::ClampMax(_)
+            | Numeric::Greater(_)
+            | Numeric::GreaterElem(_)
+            | Numeric::GreaterEqual(_)
+            | Numeric::GreaterEqualElem(_)
+            | Numeric::Lower(_)
+            | Numeric::LowerElem(_)
+            | Numeric::LowerEqual(_)
+            | Numeric::LowerEqualElem(_)
+            | Numeric::PowiScalar(_)
+            | Numeric::Full(_)
+    )
+}
+
+/// Operations for one fused kernel, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Indices of the operations in the recording.
+    members: Vec<usize>,
+    /// Shape of the largest output; `None` as long as there is no operation.
+    shape: Option<Vec<usize>>,
+    /// Whether an output with computed places fixes the shape.
+    is_fixed: bool,
+    /// Tensors from outside that are read value by value, in the order of their first use.
+    read: Vec<TensorId>,
+    /// Tensors from outside that are read at computed places.
+    indexed: Vec<TensorId>,
+    /// Tensors that the operations make.
+    made: Vec<TensorIr>,
+    /// Reads and writes of all operations if each were a kernel of its own.
+    accesses: usize,
+    /// Kernels if each operation had its own.
+    launches: usize,
+    views: usize,
+}
+
+impl Group {
+    /// Adds operation `index` if the fused kernel can compute it too. Returns whether it can.
+    pub(super) fn takes(&mut self, operation: &OperationIr, index: usize) -> bool {
+        let Some(role) = role(operation).filter(|_| self.members.len() < OPERATIONS_MAX) else { return false };
+        let makes = |id| self.made.iter().any(|tensor| tensor.id == id);
+        let fits = operation.inputs().all(|input| match role {
+            Role::Elementwise => !self.indexed.contains(&input.id),
+            Role::Indexed(_) => !self.read.contains(&input.id) && !makes(input.id),
+            // A view alone is no kernel at all, and not worth a slower read of its input.
+            Role::View => self.read.contains(&input.id),
+        });
+        let Some(out) = operation.outputs().next().filter(|_| fits) else { return false };
+        let Some(shape) = self.shape_with(&out.shape) else { return false };
+        if role == Role::Indexed(true) {
+            if shape != out.shape[..] {
+                return false;
+            }
+            self.is_fixed = true;
+        }
+        self.shape = Some(shape);
+        for input in operation.inputs() {
+            let list = match role {
+                Role::Indexed(_) => &mut self.indexed,
+                Role::Elementwise | Role::View => &mut self.read,
+            };
+            if !list.contains(&input.id) && !self.made.iter().any(|tensor| tensor.id == input.id) {
+                list.push(input.id);
+            }
+        }
+        self.accesses += operation.inputs().count() + operation.outputs().count();
+        self.launches += 1;
+        if matches!(operation, OperationIr::Activation(_)) {
+            // At least two operations with a tensor between them.
+            self.accesses += 2;
+            self.launches += 1;
+        }
+        self.views += usize::from(role == Role::View);
+        self.made.extend(operation.outputs().cloned());
+        self.members.push(index);
+        true
+    }
+
+    /// Returns the shape of the group with an output of the shape `out`, or `None` if they do not fit.
+    fn shape_with(&self, out: &[usize]) -> Option<Vec<usize>> {
+        let Some(shape) = &self.shape else { return Some(out.to_vec()) };
+        if shape.len() != out.len() {
+            return None;
+        }
+        let fits = shape.iter().zip(out).all(|(&length, &new)| length == new || new == 1 || length == 1);
+        let grows = shape.iter().zip(out).any(|(&length, &new)| length == 1 && new > 1);
+        let is_whole = shape.iter().zip(out).all(|(&length, &new)| length == new || length == 1);
+        match (fits, grows) {
+            (true, false) => Some(shape.clone()),
+            (true, true) if !self.is_fixed && is_whole => Some(out.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether there is no operation.
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Returns the indices of the operations.
+    pub(super) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// Returns the tensors from outside that are read value by value.
+    pub(super) fn read(&self) -> &[TensorId] {
+        &self.read
+    }
+
+    /// Returns the tensors from outside that are read at computed places.
+    pub(super) fn indexed(&self) -> &[TensorId] {
+        &self.indexed
+    }
+
+    /// Returns the tensors that the operations make.
+    pub(super) fn made(&self) -> &[TensorIr] {
+        &self.made
+    }
+
+    /// Returns whether a fused kernel saves reads, writes or launches, if `is_over` is true for each tensor that no later
+    /// operation reads.
+    pub(super) fn is_worth_a_kernel(&self, is_over: impl Fn(TensorId) -> bool) -> bool {
+        let written = self.made.iter().filter(|tensor| !is_over(tensor.id)).count();
+        let saved = self.accesses.saturating_sub(self.read.len() + self.views + written);
+        saved * ACCESS_SCORE + self.launches.saturating_sub(1) * LAUNCH_SCORE > self.views * VIEW_SCORE
+    }
+}
