@@ -1,11 +1,11 @@
 //! The memory use of Burn's GPU backends (CubeCL), with fusion of elementwise operations.
 //!
-//! Operations are collected until one comes that cannot be fused with them ([`group`]). Then one kernel computes the
-//! group, and writes only those outputs that a later operation reads, without gaps between rows. An operation that is not
+//! Operations wait until it is clear which of them one kernel computes ([`queue`], [`group`]). That kernel writes only those outputs that a later operation reads, without gaps between rows. An operation that is not
 //! fused is a kernel of its own, whose rows begin at aligned addresses. In both cases an input that is read for the last
 //! time gives its memory to an output of the same shape. Layouts are followed as on the CPU.
 
 use std::cmp::Reverse;
+use std::rc::Rc;
 
 use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
@@ -18,61 +18,68 @@ use crate::heap::{Heap, Value};
 use crate::operation_name::operation_name;
 
 use group::{Group, Role, role};
+use queue::{Queue, Recorded, Tensors, Work};
 
 mod group;
+mod queue;
 
 /// Alignment in bytes of a slice that is a view of its input. CUDA has 512 and Vulkan has less; with more, more slices
 /// are predicted to be copies.
 const SLICE_ALIGNMENT: usize = 512;
 
-/// Follows the operations of a recording, and collects those that one fused kernel computes.
+/// Follows the operations of a recording in the order in which they run.
 #[derive(Debug)]
 pub(crate) struct Fusion<'a> {
-    operations: &'a [OperationIr],
-    /// Maps each tensor to the last operation that reads it.
-    last: &'a FxHashMap<TensorId, usize>,
-    /// Tensors that outlive the recording.
-    lasting: &'a FxHashSet<TensorId>,
-    group: Group,
+    recorded: Recorded<'a>,
+    queue: Queue<'a>,
+    /// Number of operations that read each tensor and have not run.
+    left: FxHashMap<TensorId, u32>,
 }
 
 impl<'a> Fusion<'a> {
-    /// Makes a state without collected operations for the recording `operations`. `last` maps each tensor to the last operation
+    /// Makes a state in which no operation of the recording `operations` has run. `last` maps each tensor to the last operation
     /// that reads it, and the tensors in `lasting` outlive the recording.
     pub(crate) fn new(
         operations: &'a [OperationIr],
         last: &'a FxHashMap<TensorId, usize>,
         lasting: &'a FxHashSet<TensorId>,
     ) -> Self {
-        Self { operations, last, lasting, group: Group::default() }
+        let tensors: Rc<[Tensors]> = operations.iter().map(Tensors::of).collect();
+        let mut left = FxHashMap::with_capacity_and_hasher(last.len(), Default::default());
+        tensors.iter().flat_map(|one| &one.inputs).for_each(|(id, _)| *left.entry(*id).or_insert(0) += 1);
+        let recorded = Recorded { operations, tensors, last, lasting };
+        Self { queue: Queue::new(recorded.clone()), recorded, left }
     }
 
-    /// Applies operation `index` to `heap`.
+    /// Takes operation `index`, and applies what runs now to `heap`.
     pub(crate) fn apply(&mut self, heap: &mut Heap, index: usize) {
-        let operation = &self.operations[index];
-        let is_ours = CustomOp::parse(operation).is_some();
-        if !is_ours && self.group.takes(operation, index) {
-            return;
-        }
-        self.run(heap, index);
-        if is_ours || !self.group.takes(operation, index) {
-            self.apply_alone(heap, index);
+        let work = self.queue.push(index);
+        self.run_all(heap, work);
+    }
+
+    /// Applies all operations that wait to `heap`.
+    pub(crate) fn run(&mut self, heap: &mut Heap) {
+        let work = self.queue.drain();
+        self.run_all(heap, work);
+    }
+
+    fn run_all(&mut self, heap: &mut Heap, work: Vec<Work>) {
+        for one in work {
+            match one {
+                Work::Fused(group) => self.run_fused(heap, &group),
+                Work::Alone(members) => members.into_iter().for_each(|member| self.run_alone(heap, member)),
+            }
         }
     }
 
-    /// Simulates the kernel that computes the collected operations, just before operation `index`: its outputs that are
-    /// read later get memory, and its inputs that are not read again give up theirs. None is collected afterwards.
-    pub(crate) fn run(&mut self, heap: &mut Heap, index: usize) {
-        let group = std::mem::take(&mut self.group);
-        if group.is_empty() {
-            return;
-        }
-        let is_over = |id: TensorId| self.is_over_before(id, index);
-        if !group.is_worth_a_kernel(is_over) {
-            group.members().iter().for_each(|&member| self.apply_alone(heap, member));
-            return;
-        }
+    /// Simulates the kernel that computes the operations of `group`: its outputs that are read later get memory, and its
+    /// inputs that are not read again give up theirs.
+    fn run_fused(&mut self, heap: &mut Heap, group: &Group) {
+        group.members().iter().for_each(|&member| self.count_reads(member));
         heap.begin("fused kernel");
+        // Where no fused kernel multiplies as fast, the product is a tensor of its own.
+        let product = group.product().map(|out| heap.output(&out.shape, heap.rules().width(out.dtype)));
+        let is_over = |id: TensorId| self.is_over(id);
         let mut free: Vec<TensorId> = group.read().iter().copied().filter(|&id| is_over(id) && heap.has(id)).collect();
         let mut written: Vec<&TensorIr> = group.made().iter().filter(|tensor| !is_over(tensor.id)).collect();
         written.sort_by_key(|tensor| Reverse(tensor.shape.iter().sum::<usize>()));
@@ -86,19 +93,29 @@ impl<'a> Fusion<'a> {
                 heap.give(tensor, value);
             }
         }
+        product.into_iter().for_each(|value| heap.free(value));
         let indexed = group.indexed().iter().copied().filter(|&id| is_over(id));
         free.into_iter().chain(indexed).for_each(|id| heap.drop_tensor(id));
     }
 
-    /// Returns whether no operation from `index` on reads the tensor.
-    fn is_over_before(&self, id: TensorId, index: usize) -> bool {
-        !self.lasting.contains(&id) && self.last.get(&id).is_none_or(|&last| last < index)
+    fn count_reads(&mut self, member: usize) {
+        for (id, _) in &self.recorded.tensors[member].inputs {
+            if let Some(left) = self.left.get_mut(id) {
+                *left = left.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Returns whether no operation reads the tensor any more.
+    fn is_over(&self, id: TensorId) -> bool {
+        !self.recorded.lasting.contains(&id) && self.left.get(&id).is_none_or(|&left| left == 0)
     }
 
     /// Simulates operation `index` as a kernel of its own.
-    fn apply_alone(&self, heap: &mut Heap, index: usize) {
-        let operation = &self.operations[index];
-        let is_over = |id: TensorId| self.is_over_before(id, index + 1);
+    fn run_alone(&mut self, heap: &mut Heap, index: usize) {
+        self.count_reads(index);
+        let operation = &self.recorded.operations[index];
+        let is_over = |id: TensorId| self.is_over(id);
         heap.begin(operation_name(operation));
         if apply_slice(heap, operation) || apply_view(heap, operation) {
             // The output is a view of the input.
@@ -115,8 +132,9 @@ impl<'a> Fusion<'a> {
             }
             workspace.into_iter().for_each(|value| heap.free(value));
         }
-        operation.inputs().filter(|input| is_over(input.id)).for_each(|input| heap.drop_tensor(input.id));
-        operation.outputs().filter(|output| is_over(output.id)).for_each(|output| heap.drop_tensor(output.id));
+        let Tensors { inputs, outputs } = &self.recorded.tensors[index];
+        let all = inputs.iter().map(|(id, _)| id).chain(outputs);
+        all.filter(|id| is_over(**id)).for_each(|id| heap.drop_tensor(*id));
     }
 }
 

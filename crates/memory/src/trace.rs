@@ -196,7 +196,7 @@ pub(crate) fn replay_on(
     for (index, operation) in operations.iter().enumerate() {
         let note = CustomOp::parse(operation);
         if let Some(CustomOp::Mark(_) | CustomOp::Sent) = note {
-            fusion.run(&mut heap, index);
+            fusion.run(&mut heap);
             if let Some(CustomOp::Mark(name)) = note {
                 phase = phase_of(name).or(phase);
                 phase.into_iter().for_each(|phase| heap.enter(phase));
@@ -233,7 +233,7 @@ pub(crate) fn replay_on(
         operation.inputs().for_each(|input| done(input.id));
         operation.outputs().for_each(|output| done(output.id));
     }
-    fusion.run(&mut heap, operations.len());
+    fusion.run(&mut heap);
     for (ids, owner) in
         [(&live.weights, Owner::Weights), (&live.batch, Owner::Batch), (&live.gradients, Owner::Gradients)]
     {

@@ -5,6 +5,7 @@
 //! same tensor already. A fused kernel runs only if it saves something: a single addition runs as a kernel of its own,
 //! which differs in the memory that it takes.
 
+use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
     ActivationOperationIr as Activation, BaseOperationIr as Base, FloatOperationIr as Float, IntOperationIr as Int,
     NumericOperationIr as Numeric, OperationIr, TensorId, TensorIr,
@@ -108,8 +109,13 @@ fn is_elementwise(numeric: &Numeric) -> bool {
     )
 }
 
+/// Returns whether a group can begin with an operation.
+pub(super) fn can_start(operation: &OperationIr) -> bool {
+    Group::default().takes(operation, 0)
+}
+
 /// Operations for one fused kernel, in their order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     /// Indices of the operations in the recording.
     members: Vec<usize>,
@@ -123,6 +129,8 @@ pub(super) struct Group {
     indexed: Vec<TensorId>,
     /// Tensors that the operations make.
     made: Vec<TensorIr>,
+    /// Output of the matrix product with which the group begins, if it does.
+    product: Option<TensorIr>,
     /// Reads and writes of all operations if each were a kernel of its own.
     accesses: usize,
     /// Kernels if each operation had its own.
@@ -133,6 +141,20 @@ pub(super) struct Group {
 impl Group {
     /// Adds operation `index` if the fused kernel can compute it too. Returns whether it can.
     pub(super) fn takes(&mut self, operation: &OperationIr, index: usize) -> bool {
+        if CustomOp::parse(operation).is_some() {
+            return false;
+        }
+        if self.is_empty()
+            && let OperationIr::Float(_, Float::Matmul(op)) = operation
+        {
+            self.product = Some(op.out.clone());
+            self.shape = Some(op.out.shape.to_vec());
+            self.is_fixed = true;
+            self.indexed.extend(operation.inputs().map(|input| input.id));
+            self.made.push(op.out.clone());
+            self.members.push(index);
+            return true;
+        }
         let Some(role) = role(operation).filter(|_| self.members.len() < OPERATIONS_MAX) else { return false };
         let makes = |id| self.made.iter().any(|tensor| tensor.id == id);
         let fits = operation.inputs().all(|input| match role {
@@ -188,6 +210,11 @@ impl Group {
         }
     }
 
+    /// Returns the output of the matrix product with which the group begins.
+    pub(super) fn product(&self) -> Option<&TensorIr> {
+        self.product.as_ref()
+    }
+
     /// Returns whether there is no operation.
     pub(super) fn is_empty(&self) -> bool {
         self.members.is_empty()
@@ -216,6 +243,9 @@ impl Group {
     /// Returns whether a fused kernel saves reads, writes or launches, if `is_over` is true for each tensor that no later
     /// operation reads.
     pub(super) fn is_worth_a_kernel(&self, is_over: impl Fn(TensorId) -> bool) -> bool {
+        if self.product.is_some() && self.members.len() == 1 {
+            return false;
+        }
         let written = self.made.iter().filter(|tensor| !is_over(tensor.id)).count();
         let saved = self.accesses.saturating_sub(self.read.len() + self.views + written);
         saved * ACCESS_SCORE + self.launches.saturating_sub(1) * LAUNCH_SCORE > self.views * VIEW_SCORE
