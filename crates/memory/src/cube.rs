@@ -17,9 +17,11 @@ use crate::backend::BackendRules;
 use crate::heap::{Heap, Value};
 use crate::operation_name::operation_name;
 
+pub(crate) use expanded::expanded;
 use group::{Group, Role, role};
 use queue::{Queue, Recorded, Tensors, Work};
 
+mod expanded;
 mod group;
 mod queue;
 
@@ -84,9 +86,11 @@ impl<'a> Fusion<'a> {
         let mut written: Vec<&TensorIr> = group.made().iter().filter(|tensor| !is_over(tensor.id)).collect();
         written.sort_by_key(|tensor| Reverse(tensor.shape.iter().sum::<usize>()));
         for tensor in written {
-            // An output overwrites an input that is no longer needed, if it has the same shape and no gaps.
+            // An output overwrites an input that is no longer needed, if it has the same shape and no gaps. A kernel with a
+            // reduction reads its inputs more than once.
             let width = heap.rules().width(tensor.dtype);
-            if let Some(place) = free.iter().position(|&id| heap.is_dense(id) && heap.can_overwrite(id, tensor)) {
+            let can_overwrite = |&id: &TensorId| heap.is_dense(id) && heap.can_overwrite(id, tensor);
+            if let Some(place) = free.iter().position(can_overwrite).filter(|_| !group.has_reduction()) {
                 heap.reuse(free.swap_remove(place), tensor);
             } else {
                 let value = heap.fresh(&tensor.shape, width);

@@ -180,6 +180,8 @@ impl PoolRun<'_> {
         if step.state_bits == 0 {
             run.free_all(gradients);
         }
+        // A run returns unused memory to the device after the first step.
+        run.pools.release_empty();
         // From the second step on everything overwrites what it replaces.
         let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
         if let Some(validation) = validation {

@@ -72,14 +72,12 @@ impl Pools {
     /// Frees the empty pages of all pools except the first, for small tensors, and the newest.
     fn free_old_pages(&mut self) {
         let last = self.pools.len() - 1;
-        for pool in &mut self.pools[1..last] {
-            let (page_size, room) = (pool.page_size, pool.room());
-            for page in pool.pages.iter_mut().filter(|page| page.holes == [(0, room)]) {
-                page.holes.clear();
-                page.most = 0;
-                self.reserved -= page_size;
-            }
-        }
+        self.reserved -= self.pools[1..last].iter_mut().map(Pool::release_empty).sum::<u64>();
+    }
+
+    /// Frees all empty pages, as a cleanup does.
+    pub(crate) fn release_empty(&mut self) {
+        self.reserved -= self.pools.iter_mut().map(Pool::release_empty).sum::<u64>();
     }
 }
 
@@ -99,6 +97,18 @@ impl Pool {
     /// Returns the bytes of a page that allocations may take.
     fn room(&self) -> u64 {
         self.page_size - self.spare
+    }
+
+    /// Frees the empty pages, which are not used again. Returns the bytes that they had.
+    fn release_empty(&mut self) -> u64 {
+        let (page_size, room) = (self.page_size, self.room());
+        let mut freed = 0;
+        for page in self.pages.iter_mut().filter(|page| page.holes == [(0, room)]) {
+            page.holes.clear();
+            page.most = 0;
+            freed += page_size;
+        }
+        freed
     }
 
     /// Reserves `size` bytes. Returns the page, the start on the page, and the bytes by which the reserved memory grew.

@@ -26,7 +26,7 @@ use bucket::ChoiceOrder;
 
 /// Budget in bytes below which more sizes of pages are tried, since the steps from one page to the next matter there; the
 /// smallest of them, and the factor from one to the next.
-const SMALL_BUDGET: u64 = 128 << 20;
+const SMALL_BUDGET: u64 = 512 << 20;
 const SMALLEST_PAGE: f64 = (64_u64 << 10) as f64;
 const PAGE_FACTOR: f64 = 1.2;
 /// Relative difference below which two times count as equal: sums in another order differ in their last digits.

@@ -1,6 +1,7 @@
 //! Traces one micro-batch: records the model without tensor memory, and replays the recording by the rules of a
 //! backend.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use burn::module::{Module, ModuleVisitor, Param};
@@ -13,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
-use crate::cube::Fusion;
+use crate::cube::{Fusion, expanded};
 use crate::flex;
 use crate::heap::Heap;
 use crate::operation_name::operation_name;
@@ -180,9 +181,22 @@ pub(crate) fn replay_on(
     rules: BackendRules,
     mut count: impl FnMut(&OperationIr),
 ) -> Trace {
-    let Recording { operations, live } = recording;
+    let Recording { operations: recorded, live } = recording;
+    let operations = match rules {
+        BackendRules::Flex { .. } => Cow::Borrowed(recorded.as_slice()),
+        BackendRules::Cube { .. } => Cow::Owned(expanded(recorded)),
+    };
+    let operations = &operations[..];
     let lasting: FxHashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
     let last = last_uses(operations);
+    let is_phase = |operation: &OperationIr| match CustomOp::parse(operation) {
+        Some(CustomOp::Mark(name)) => phase_of(name).is_some(),
+        _ => false,
+    };
+    let is_note = |operation: &OperationIr| {
+        matches!(CustomOp::parse(operation), Some(CustomOp::Mark(_) | CustomOp::Sent | CustomOp::Tape { .. }))
+    };
+    recorded.iter().skip_while(|operation| !is_phase(operation)).filter(|one| !is_note(one)).for_each(&mut count);
     let mut phase = None;
     let handles = rules.handle_bytes();
     heap.begin("parameter handles");
@@ -210,9 +224,6 @@ pub(crate) fn replay_on(
             continue;
         }
         heap.begin(operation_name(operation));
-        if phase.is_some() {
-            count(operation);
-        }
         let BackendRules::Flex { threads } = rules else {
             fusion.apply(&mut heap, index);
             continue;

@@ -8,7 +8,7 @@
 use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
     ActivationOperationIr as Activation, BaseOperationIr as Base, FloatOperationIr as Float, IntOperationIr as Int,
-    NumericOperationIr as Numeric, OperationIr, TensorId, TensorIr,
+    NumericOperationIr as Numeric, OperationIr, ReduceDimOpIr, TensorId, TensorIr,
 };
 
 /// Largest number of operations in a fused kernel.
@@ -109,6 +109,20 @@ fn is_elementwise(numeric: &Numeric) -> bool {
     )
 }
 
+/// Returns the reduction along an axis that an operation is, if fusion knows it.
+fn reduction(operation: &OperationIr) -> Option<&ReduceDimOpIr> {
+    let (OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric)) = operation else { return None };
+    match numeric {
+        Numeric::SumDim(op)
+        | Numeric::MeanDim(op)
+        | Numeric::ProdDim(op)
+        | Numeric::MaxDim(op)
+        | Numeric::MinDim(op)
+        | Numeric::MaxAbsDim(op) => Some(op),
+        _ => None,
+    }
+}
+
 /// Returns whether a group can begin with an operation.
 pub(super) fn can_start(operation: &OperationIr) -> bool {
     Group::default().takes(operation, 0)
@@ -129,6 +143,8 @@ pub(super) struct Group {
     indexed: Vec<TensorId>,
     /// Tensors that the operations make.
     made: Vec<TensorIr>,
+    /// Outputs of reductions.
+    sums: Vec<TensorId>,
     /// Output of the matrix product with which the group begins, if it does.
     product: Option<TensorIr>,
     /// Reads and writes of all operations if each were a kernel of its own.
@@ -152,6 +168,12 @@ impl Group {
             self.is_fixed = true;
             self.indexed.extend(operation.inputs().map(|input| input.id));
             self.made.push(op.out.clone());
+            self.members.push(index);
+            return true;
+        }
+        if let Some(op) = reduction(operation)
+            && self.takes_reduction(op)
+        {
             self.members.push(index);
             return true;
         }
@@ -192,6 +214,27 @@ impl Group {
         self.made.extend(operation.outputs().cloned());
         self.members.push(index);
         true
+    }
+
+    /// Adds the reduction of a tensor of the group, if one kernel can compute both. Along the last axis the group goes on with
+    /// outputs of its shape. Along another one it goes on with outputs of the shape of the reduction.
+    fn takes_reduction(&mut self, op: &ReduceDimOpIr) -> bool {
+        let is_own = self.read.contains(&op.input.id) || self.made.iter().any(|tensor| tensor.id == op.input.id);
+        if !is_own || self.product.is_some() || self.shape.as_deref() != Some(&op.input.shape[..]) {
+            return false;
+        }
+        if op.axis + 1 < op.input.shape.num_dims() {
+            self.shape = Some(op.out.shape.to_vec());
+            self.is_fixed = true;
+        }
+        self.sums.push(op.out.id);
+        self.made.push(op.out.clone());
+        true
+    }
+
+    /// Returns whether the group computes a reduction.
+    pub(super) fn has_reduction(&self) -> bool {
+        !self.sums.is_empty()
     }
 
     /// Returns the shape of the group with an output of the shape `out`, or `None` if they do not fit.
@@ -246,7 +289,9 @@ impl Group {
         if self.product.is_some() && self.members.len() == 1 {
             return false;
         }
-        let written = self.made.iter().filter(|tensor| !is_over(tensor.id)).count();
+        // As in Burn, a reduction itself does not count.
+        let counts = |id: TensorId| !self.sums.contains(&id) && !is_over(id);
+        let written = self.made.iter().filter(|tensor| counts(tensor.id)).count();
         let saved = self.accesses.saturating_sub(self.read.len() + self.views + written);
         saved * ACCESS_SCORE + self.launches.saturating_sub(1) * LAUNCH_SCORE > self.views * VIEW_SCORE
     }
