@@ -78,6 +78,10 @@ impl<T: Task> Trainer<T> {
         // Burn allocates a parameter at its first use, which would be between the tensors of the first micro-batches.
         // Allocated here they lie together, and the pages of a micro-batch become free again when it is done.
         task.visit(&mut InitializeParameters);
+        if config.async_errors {
+            // A GPU keeps a block for each size of the values that Burn made first, and that others replaced.
+            clean_up(&device, &MemoryWatch::disabled());
+        }
         let finite = config.debug.then(|| Arc::new(FiniteSearch::new(&task)));
         Self {
             calls: config.async_errors.then(CallCounter::new),
