@@ -1,8 +1,9 @@
 //! The memory use of Burn's GPU backends (CubeCL), with fusion of elementwise operations.
 //!
-//! Operations wait until it is clear which of them one kernel computes ([`queue`], [`group`]). That kernel writes only those outputs that a later operation reads, without gaps between rows. An operation that is not
-//! fused is a kernel of its own, whose rows begin at aligned addresses. In both cases an input that is read for the last
-//! time gives its memory to an output of the same shape. Layouts are followed as on the CPU.
+//! Operations wait until it is clear which of them one kernel computes ([`queue`], [`group`]). That kernel writes only those
+//! outputs that a later operation reads, without gaps between rows. An operation that is not fused is a kernel of its own,
+//! whose rows begin at aligned addresses. In both cases an input that is read for the last time gives its memory to an
+//! output of the same shape. Layouts are followed as on the CPU.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -24,6 +25,8 @@ use queue::{Queue, Recorded, Tensors, Work};
 mod expanded;
 mod group;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 /// Alignment in bytes of a slice that is a view of its input. CUDA has 512 and Vulkan has less; with more, more slices
 /// are predicted to be copies.
