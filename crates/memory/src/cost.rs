@@ -6,6 +6,7 @@ use plimsoll_tape::ir::{FloatOperationIr, ModuleOperationIr, OperationIr, Tensor
 use serde::Serialize;
 
 use crate::catalog::Gpu;
+use crate::operation_name::operation_name;
 
 /// Work that a device does for a micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -86,26 +87,23 @@ impl Cost {
         }
     }
 
-    /// Computes the cost of one operation of a recording.
-    pub(crate) fn of(operation: &OperationIr) -> Self {
-        let [all, _] = Self::parts(operation, |_| false);
+    /// Computes the cost of `kernel`.
+    pub(crate) fn of(kernel: &Kernel<'_>) -> Self {
+        let [all, _] = Self::parts(kernel, |_| false);
         all
     }
 
-    /// Computes the cost of one operation of a recording in two parts: that of sizes for which `grows` is false, and that
-    /// of the others. Launches belong to the first part.
-    pub(crate) fn parts(operation: &OperationIr, grows: impl Fn(u64) -> bool) -> [Self; 2] {
+    /// Computes the cost of `kernel` in two parts: that of sizes for which `grows` is false, and that of the others. Launches
+    /// belong to the first part.
+    pub(crate) fn parts(kernel: &Kernel<'_>, grows: impl Fn(u64) -> bool) -> [Self; 2] {
         let mut parts = [Self::default(); 2];
-        if costs_nothing(operation) {
-            return parts;
-        }
-        for tensor in operation.inputs().chain(operation.outputs()) {
+        for tensor in &kernel.tensors {
             let size = (tensor.shape.num_elements() * tensor.dtype.size()) as u64;
             parts[usize::from(grows(size))].bytes += size as f64;
         }
-        let products = products(operation);
+        let products = kernel.products;
         parts[usize::from(products > 0 && grows(products))].operations += products as f64;
-        parts[0].launches += 1.0;
+        parts[0].launches += f64::from(kernel.launches);
         parts
     }
 
@@ -114,6 +112,30 @@ impl Cost {
         self.operations += other.operations * factor;
         self.bytes += other.bytes * factor;
         self.launches += other.launches * factor;
+    }
+}
+
+/// What a device computes at once: an operation, or several that are fused.
+#[derive(Debug)]
+pub(crate) struct Kernel<'a> {
+    /// Name under which a timeline shows it.
+    pub(crate) name: &'static str,
+    /// Tensors that it reads or writes.
+    pub(crate) tensors: Vec<&'a TensorIr>,
+    /// Floating-point operations of its matrix products and convolutions.
+    pub(crate) products: u64,
+    pub(crate) launches: u32,
+}
+
+impl<'a> Kernel<'a> {
+    /// Returns one operation, computed by one kernel; without any cost if it is a view, an upload or a note.
+    pub(crate) fn of(operation: &'a OperationIr) -> Self {
+        let name = operation_name(operation);
+        if costs_nothing(operation) {
+            return Self { name, tensors: Vec::new(), products: 0, launches: 0 };
+        }
+        let tensors = operation.inputs().chain(operation.outputs()).collect();
+        Self { name, tensors, products: products(operation), launches: 1 }
     }
 }
 
@@ -140,7 +162,7 @@ fn costs_nothing(operation: &OperationIr) -> bool {
 }
 
 /// Counts the floating-point operations of `operation`; 0 unless it is a matrix product or a convolution.
-fn products(operation: &OperationIr) -> u64 {
+pub(crate) fn products(operation: &OperationIr) -> u64 {
     let count = |tensor: &TensorIr| tensor.shape.num_elements() as u64;
     // Each output of a convolution is a sum over a kernel, and so is each part of its gradients.
     let convolved =

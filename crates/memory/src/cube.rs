@@ -15,6 +15,7 @@ use plimsoll_tape::ir::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::BackendRules;
+use crate::cost::{Kernel, products};
 use crate::heap::{Heap, Value};
 use crate::operation_name::operation_name;
 
@@ -56,25 +57,52 @@ impl<'a> Fusion<'a> {
         Self { queue: Queue::new(recorded.clone()), recorded, left }
     }
 
-    /// Takes operation `index`, and applies what runs now to `heap`.
-    pub(crate) fn apply(&mut self, heap: &mut Heap, index: usize) {
+    /// Takes operation `index`, applies what runs now to `heap`, and calls `count` for each kernel.
+    pub(crate) fn apply(&mut self, heap: &mut Heap, index: usize, count: &mut dyn FnMut(&Kernel<'_>)) {
         let work = self.queue.push(index);
-        self.run_all(heap, work);
+        self.run_all(heap, work, count);
     }
 
-    /// Applies all operations that wait to `heap`.
-    pub(crate) fn run(&mut self, heap: &mut Heap) {
+    /// Applies all operations that wait to `heap`, and calls `count` for each kernel.
+    pub(crate) fn run(&mut self, heap: &mut Heap, count: &mut dyn FnMut(&Kernel<'_>)) {
         let work = self.queue.drain();
-        self.run_all(heap, work);
+        self.run_all(heap, work, count);
     }
 
-    fn run_all(&mut self, heap: &mut Heap, work: Vec<Work>) {
+    fn run_all(&mut self, heap: &mut Heap, work: Vec<Work>, count: &mut dyn FnMut(&Kernel<'_>)) {
         for one in work {
             match one {
-                Work::Fused(group) => self.run_fused(heap, &group),
-                Work::Alone(members) => members.into_iter().for_each(|member| self.run_alone(heap, member)),
+                Work::Fused(group) => {
+                    self.run_fused(heap, &group);
+                    count(&self.fused_kernel(&group));
+                }
+                Work::Alone(members) => {
+                    for member in members {
+                        let is_view = self.run_alone(heap, member);
+                        count(&self.lone_kernel(member, is_view));
+                    }
+                }
             }
         }
+    }
+
+    /// Returns the kernel that has just computed `group`.
+    fn fused_kernel(&self, group: &Group) -> Kernel<'a> {
+        let operations = || group.members().iter().map(|&member| &self.recorded.operations[member]);
+        let made: FxHashSet<TensorId> = group.made().iter().map(|tensor| tensor.id).collect();
+        let mut seen = FxHashSet::default();
+        let read = operations().flat_map(OperationIr::inputs).filter(|input| !made.contains(&input.id));
+        let is_written = |output: &&TensorIr| !self.is_over(output.id) || group.keeps(output.id);
+        let written = operations().flat_map(OperationIr::outputs).filter(is_written);
+        let tensors = read.chain(written).filter(|tensor| seen.insert(tensor.id)).collect();
+        let launches = if group.product().is_some() { 2 } else { 1 };
+        Kernel { name: "fused kernel", tensors, products: operations().map(products).sum(), launches }
+    }
+
+    /// Returns the kernel that has just computed operation `index` alone.
+    fn lone_kernel(&self, index: usize, is_view: bool) -> Kernel<'a> {
+        let kernel = Kernel::of(&self.recorded.operations[index]);
+        if is_view { Kernel { tensors: Vec::new(), products: 0, launches: 0, ..kernel } } else { kernel }
     }
 
     /// Simulates the kernel that computes the operations of `group`: its outputs that are read later get memory, and its
@@ -86,7 +114,8 @@ impl<'a> Fusion<'a> {
         let product = group.product().map(|out| heap.output(&out.shape, heap.rules().width(out.dtype)));
         let is_over = |id: TensorId| self.is_over(id);
         let mut free: Vec<TensorId> = group.read().iter().copied().filter(|&id| is_over(id) && heap.has(id)).collect();
-        let mut written: Vec<&TensorIr> = group.made().iter().filter(|tensor| !is_over(tensor.id)).collect();
+        let is_written = |tensor: &&TensorIr| !is_over(tensor.id) || group.keeps(tensor.id);
+        let mut written: Vec<&TensorIr> = group.made().iter().filter(is_written).collect();
         written.sort_by_key(|tensor| Reverse(tensor.shape.iter().sum::<usize>()));
         for tensor in written {
             // An output overwrites an input that is no longer needed, if it has the same shape and no gaps. A kernel with a
@@ -103,6 +132,8 @@ impl<'a> Fusion<'a> {
         product.into_iter().for_each(|value| heap.free(value));
         let indexed = group.indexed().iter().copied().filter(|&id| is_over(id));
         free.into_iter().chain(indexed).for_each(|id| heap.drop_tensor(id));
+        let made = group.made().iter().map(|tensor| tensor.id);
+        made.filter(|&id| group.keeps(id) && is_over(id)).for_each(|id| heap.drop_tensor(id));
     }
 
     fn count_reads(&mut self, member: usize) {
@@ -118,14 +149,15 @@ impl<'a> Fusion<'a> {
         !self.recorded.lasting.contains(&id) && self.left.get(&id).is_none_or(|&left| left == 0)
     }
 
-    /// Simulates operation `index` as a kernel of its own.
-    fn run_alone(&mut self, heap: &mut Heap, index: usize) {
+    /// Simulates operation `index` as a kernel of its own. Returns whether it is only a view of its input.
+    fn run_alone(&mut self, heap: &mut Heap, index: usize) -> bool {
         self.count_reads(index);
         let operation = &self.recorded.operations[index];
         let is_over = |id: TensorId| self.is_over(id);
         heap.begin(operation_name(operation));
-        if apply_slice(heap, operation) || apply_view(heap, operation) {
-            // The output is a view of the input.
+        let is_view = apply_slice(heap, operation) || apply_view(heap, operation);
+        if is_view {
+            // The output has the memory of the input.
         } else if let Some((input, out)) =
             overwritten(operation, |input, out| is_over(input.id) && heap.can_overwrite(input.id, out))
         {
@@ -142,6 +174,7 @@ impl<'a> Fusion<'a> {
         let Tensors { inputs, outputs } = &self.recorded.tensors[index];
         let all = inputs.iter().map(|(id, _)| id).chain(outputs);
         all.filter(|id| is_over(**id)).for_each(|id| heap.drop_tensor(*id));
+        is_view
     }
 }
 

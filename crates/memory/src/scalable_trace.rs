@@ -52,8 +52,8 @@ impl ScalableTrace {
             let grows = |size: u64| size.is_multiple_of(u64::from(utterances));
             let mut costs = [Cost::default(); 2];
             let heap = Heap::of_any_number(rules, utterances);
-            let trace = replay_on(heap, &recording, rules, |operation| {
-                let parts = Cost::parts(operation, grows);
+            let trace = replay_on(heap, &recording, rules, |kernel| {
+                let parts = Cost::parts(kernel, grows);
                 costs.iter_mut().zip(&parts).for_each(|(cost, part)| cost.add(part, 1.0));
             });
             let lives = Lives::new(&trace.timeline);

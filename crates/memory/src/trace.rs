@@ -13,7 +13,7 @@ use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, b
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::BackendRules;
-use crate::cost::Cost;
+use crate::cost::{Cost, Kernel};
 use crate::cube::{Fusion, expanded};
 use crate::flex;
 use crate::heap::Heap;
@@ -169,17 +169,17 @@ pub(crate) fn batch_bytes<S: Traceable>(
 fn replay(recording: &Recording, rules: BackendRules) -> Trace {
     let mut cost = Cost::default();
     let heap = Heap::new(rules);
-    let trace = replay_on(heap, recording, rules, |operation| cost.add(&Cost::of(operation), 1.0));
+    let trace = replay_on(heap, recording, rules, |kernel| cost.add(&Cost::of(kernel), 1.0));
     Trace { cost, ..trace }
 }
 
-/// Replays `recording` on `heap`, and calls `count` for each operation of forward and backward pass. The cost of the
+/// Replays `recording` on `heap`, and calls `count` for each kernel of forward and backward pass. The cost of the
 /// result is left to the caller.
 pub(crate) fn replay_on(
     mut heap: Heap,
     recording: &Recording,
     rules: BackendRules,
-    mut count: impl FnMut(&OperationIr),
+    mut count: impl FnMut(&Kernel<'_>),
 ) -> Trace {
     let Recording { operations: recorded, live } = recording;
     let operations = match rules {
@@ -189,14 +189,6 @@ pub(crate) fn replay_on(
     let operations = &operations[..];
     let lasting: FxHashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
     let last = last_uses(operations);
-    let is_phase = |operation: &OperationIr| match CustomOp::parse(operation) {
-        Some(CustomOp::Mark(name)) => phase_of(name).is_some(),
-        _ => false,
-    };
-    let is_note = |operation: &OperationIr| {
-        matches!(CustomOp::parse(operation), Some(CustomOp::Mark(_) | CustomOp::Sent | CustomOp::Tape { .. }))
-    };
-    recorded.iter().skip_while(|operation| !is_phase(operation)).filter(|one| !is_note(one)).for_each(&mut count);
     let mut phase = None;
     let handles = rules.handle_bytes();
     heap.begin("parameter handles");
@@ -210,7 +202,7 @@ pub(crate) fn replay_on(
     for (index, operation) in operations.iter().enumerate() {
         let note = CustomOp::parse(operation);
         if let Some(CustomOp::Mark(_) | CustomOp::Sent) = note {
-            fusion.run(&mut heap);
+            fusion.run(&mut heap, &mut |kernel| phase.iter().for_each(|_| count(kernel)));
             if let Some(CustomOp::Mark(name)) = note {
                 phase = phase_of(name).or(phase);
                 phase.into_iter().for_each(|phase| heap.enter(phase));
@@ -225,9 +217,10 @@ pub(crate) fn replay_on(
         }
         heap.begin(operation_name(operation));
         let BackendRules::Flex { threads } = rules else {
-            fusion.apply(&mut heap, index);
+            fusion.apply(&mut heap, index, &mut |kernel| phase.iter().for_each(|_| count(kernel)));
             continue;
         };
+        phase.iter().for_each(|_| count(&Kernel::of(operation)));
         let is_tracked = phase == Some(Phase::Forward) && operation.inputs().any(|input| tracked.contains(&input.id));
         if is_tracked {
             tracked.extend(operation.outputs().map(|output| output.id));
@@ -244,7 +237,7 @@ pub(crate) fn replay_on(
         operation.inputs().for_each(|input| done(input.id));
         operation.outputs().for_each(|output| done(output.id));
     }
-    fusion.run(&mut heap);
+    fusion.run(&mut heap, &mut |kernel| phase.iter().for_each(|_| count(kernel)));
     for (ids, owner) in
         [(&live.weights, Owner::Weights), (&live.batch, Owner::Batch), (&live.gradients, Owner::Gradients)]
     {

@@ -145,6 +145,10 @@ pub(super) struct Group {
     made: Vec<TensorIr>,
     /// Outputs of reductions.
     sums: Vec<TensorId>,
+    /// Tensors of the shape of the group that its operations have made before the last reduction.
+    earlier: Vec<TensorId>,
+    /// Those of them that an operation after the reduction reads. Each reduction is a loop of its own, so they are written.
+    kept: Vec<TensorId>,
     /// Output of the matrix product with which the group begins, if it does.
     product: Option<TensorIr>,
     /// Reads and writes of all operations if each were a kernel of its own.
@@ -178,7 +182,7 @@ impl Group {
             return true;
         }
         let Some(role) = role(operation).filter(|_| self.members.len() < OPERATIONS_MAX) else { return false };
-        let makes = |id| self.made.iter().any(|tensor| tensor.id == id);
+        let makes = |id| self.makes(id);
         let fits = operation.inputs().all(|input| match role {
             Role::Elementwise => !self.indexed.contains(&input.id),
             Role::Indexed(_) => !self.read.contains(&input.id) && !makes(input.id),
@@ -194,6 +198,7 @@ impl Group {
             self.is_fixed = true;
         }
         self.shape = Some(shape);
+        operation.inputs().for_each(|input| self.keep(input.id));
         for input in operation.inputs() {
             let list = match role {
                 Role::Indexed(_) => &mut self.indexed,
@@ -219,7 +224,7 @@ impl Group {
     /// Adds the reduction of a tensor of the group, if one kernel can compute both. Along the last axis the group goes on with
     /// outputs of its shape. Along another one it goes on with outputs of the shape of the reduction.
     fn takes_reduction(&mut self, op: &ReduceDimOpIr) -> bool {
-        let is_own = self.read.contains(&op.input.id) || self.made.iter().any(|tensor| tensor.id == op.input.id);
+        let is_own = self.read.contains(&op.input.id) || self.makes(op.input.id);
         if !is_own || self.product.is_some() || self.shape.as_deref() != Some(&op.input.shape[..]) {
             return false;
         }
@@ -227,9 +232,28 @@ impl Group {
             self.shape = Some(op.out.shape.to_vec());
             self.is_fixed = true;
         }
+        self.keep(op.input.id);
+        let is_row = |tensor: &&TensorIr| tensor.shape == op.input.shape;
+        self.earlier = self.made.iter().filter(is_row).map(|tensor| tensor.id).collect();
         self.sums.push(op.out.id);
         self.made.push(op.out.clone());
         true
+    }
+
+    /// Notes that the next operation reads tensor `id`.
+    fn keep(&mut self, id: TensorId) {
+        if self.earlier.contains(&id) && !self.kept.contains(&id) {
+            self.kept.push(id);
+        }
+    }
+
+    fn makes(&self, id: TensorId) -> bool {
+        self.made.iter().any(|tensor| tensor.id == id)
+    }
+
+    /// Returns whether the kernel writes a tensor that it makes, even if no later operation reads it.
+    pub(super) fn keeps(&self, id: TensorId) -> bool {
+        self.sums.contains(&id) || self.kept.contains(&id)
     }
 
     /// Returns whether the group computes a reduction.

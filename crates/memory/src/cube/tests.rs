@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::expanded;
+use super::group::Group;
 use super::queue::{Queue, Recorded, Tensors, Work};
 
 /// Makes recordings. The statuses of inputs are set at the end, when the last reader of each tensor is known.
@@ -137,6 +138,13 @@ fn work_of(operations: &[OperationIr], lasting: &[usize], reads: &[usize]) -> Ve
         .collect()
 }
 
+/// Returns `operations` as one group.
+fn group_of(operations: &[OperationIr]) -> Group {
+    let mut group = Group::default();
+    assert!(operations.iter().enumerate().all(|(index, operation)| group.takes(operation, index)));
+    group
+}
+
 #[test]
 fn a_chain_of_elementwise_operations_is_one_kernel() {
     let mut script = Script::default();
@@ -165,6 +173,34 @@ fn a_reduction_joins_the_kernel_that_makes_its_input() {
     let mean = script.scaled(total);
     let centered = script.sum(y, mean);
     assert_eq!(work_of(&script.finish(), &[centered], &[]), [(true, vec![0, 1, 2, 3])]);
+}
+
+#[test]
+fn what_a_loop_after_a_reduction_reads_is_written() {
+    // The steps of a softmax: what is masked is read for the maximum and after it, and the exponentials for the sum and after it.
+    let mut script = Script::default();
+    let x = script.tensor(&[8, 16]);
+    let masked = script.scaled(x);
+    let maximum = script.reduced(masked, 1);
+    let scaled = script.scaled(maximum);
+    let exponentials = script.sum(masked, scaled);
+    let total = script.reduced(exponentials, 1);
+    let result = script.sum(exponentials, total);
+    let group = group_of(&script.finish());
+    let kept = [masked, maximum, exponentials, total].map(|index| TensorId::new(index as u64));
+    assert!(kept.iter().all(|&id| group.keeps(id)));
+    assert!(![x, scaled, result].iter().any(|&index| group.keeps(TensorId::new(index as u64))));
+}
+
+#[test]
+fn what_only_the_loop_before_a_reduction_reads_is_not_written() {
+    let mut script = Script::default();
+    let x = script.tensor(&[8, 16]);
+    let y = script.exp(x);
+    let y = script.scaled(y);
+    let total = script.reduced(y, 1);
+    let group = group_of(&script.finish());
+    assert!(group.keeps(TensorId::new(total as u64)) && !group.keeps(TensorId::new(y as u64)));
 }
 
 #[test]
