@@ -6,6 +6,8 @@ use plimsoll_memory::{BackendRules, Phase, RunMemory, StepMemory, TraceError, Tr
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
 use plimsoll_speech::vocoder::{VocoderTask, VocoderTaskConfig};
+use plimsoll_tape::backward;
+use plimsoll_tape::gpu::CallCounter;
 use plimsoll_tape::{Noise, Pass, Task};
 use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, preallocate_pages};
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,18 @@ pub(crate) struct Measurement {
     /// How a GPU computed the gradients of convolutions; the prediction is for these kernels. `None` on the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) convolutions: Option<Convolutions>,
+    /// Kernels of one micro-batch on a GPU; `None` on the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) launches: Option<Launches>,
+}
+
+/// Number of kernels that the host launches for the loss and the gradients of a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Launches {
+    /// As the cost model counts them.
+    pub(crate) predicted: u64,
+    /// As counted once all kernels are tuned.
+    pub(crate) measured: u64,
 }
 
 /// Kernels for the gradients of convolutions, among which a GPU chooses by trying them.
@@ -108,7 +122,8 @@ pub(crate) fn measure<S: Case>(
         let predicted_bytes = life.peak().0;
         drop(life);
         let measured_bytes = measured(subject, shape, choice, (micro_batches, chosen), meter).0;
-        return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: None, convolutions: None });
+        let (in_use, convolutions, launches) = (None, None, None);
+        return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use, convolutions, launches });
     }
     let traced = trace(subject, shape, choice, rules).failed()?;
     let forward = traced.timeline.at_start_of(Phase::Backward);
@@ -128,7 +143,9 @@ pub(crate) fn measure<S: Case>(
         predicted_bytes: forward.map_or(0, |bytes| bytes.0),
         measured_bytes: after_forward(subject, shape, choice, chosen).0,
     };
-    Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use), convolutions })
+    let counted = launches(subject, shape, choice, chosen);
+    let launches = counted.map(|measured| Launches { predicted: traced.cost.launches as u64, measured });
+    Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use), convolutions, launches })
 }
 
 /// Predicts the memory that the pools of a GPU reserve in steps with micro-batches of `shape`.
@@ -186,6 +203,24 @@ fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen
     // Fusion holds the last operations back until they are asked for.
     let _ = device.flush();
     Bytes(used() - before)
+}
+
+/// Counts the kernels of a micro-batch of `shape` on a GPU. `None` without a GPU backend.
+fn launches<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &TrainingDevice) -> Option<u64> {
+    let device = chosen.device.clone().autodiff();
+    let (task, batch, counter) = (subject.init_task(&device), with_noise(subject.batch(shape)), CallCounter::new());
+    let mut counted = None;
+    // The first one may still tune kernels.
+    for _ in 0..2 {
+        let _ = device.flush();
+        let before = counter.calls()?;
+        let tensors = S::Task::send(&batch, &device);
+        let loss = task.loss(&tensors, &Pass::new(choice, Noise::new(Key::new(0), &batch.ids)));
+        let _gradients = backward(loss.sum, &task);
+        let _ = device.flush();
+        counted = Some(counter.calls()?.since(before).launches);
+    }
+    counted
 }
 
 /// Returns the peak of the memory that the pools of a GPU have reserved. In the pool of small allocations and in the
