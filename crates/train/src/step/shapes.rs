@@ -14,8 +14,8 @@ const NEWEST: f64 = 0.1;
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownShapes {
     known: HashSet<(BatchShape, u32)>,
-    /// Whether the current step has computed a shape that was not known.
-    is_new: bool,
+    /// Those of them that the current step has computed for the first time.
+    new: HashSet<(BatchShape, u32)>,
     /// Padded frames of the current step.
     frames: f64,
     /// Mean seconds for a padded frame; `None` before the first step of known shapes.
@@ -25,16 +25,24 @@ pub(super) struct KnownShapes {
 impl KnownShapes {
     /// Begins a step. Returns the times so far.
     pub(super) fn begin(&mut self) -> TimeShares {
-        (self.is_new, self.frames) = (false, 0.0);
+        self.new.clear();
+        self.frames = 0.0;
         timing::so_far()
     }
 
     /// Records a micro-batch of `shape` at a fallback level. Returns whether it is the first one.
     pub(super) fn record(&mut self, shape: BatchShape, level: u32) -> bool {
         let is_new = self.known.insert((shape, level));
-        self.is_new |= is_new;
+        if is_new {
+            self.new.insert((shape, level));
+        }
         self.frames += f64::from(shape.utterances) * f64::from(shape.frames.0);
         is_new
+    }
+
+    /// Returns whether an earlier step has computed a micro-batch of `shape` at a fallback level.
+    pub(super) fn has_fitted(&self, shape: BatchShape, level: u32) -> bool {
+        self.known.contains(&(shape, level)) && !self.new.contains(&(shape, level))
     }
 
     /// Forgets a micro-batch that was not computed after all.
@@ -50,7 +58,7 @@ impl KnownShapes {
         }
         let since = timing::so_far().since(begun);
         let seconds = since.get(TimeOwner::Submit) + since.get(TimeOwner::Compute);
-        if self.is_new {
+        if !self.new.is_empty() {
             let usual = self.seconds_per_frame.map_or(0.0, |seconds| seconds * self.frames);
             timing::correct(|times| {
                 let rest = (seconds - usual).max(0.0);
@@ -82,6 +90,20 @@ mod tests {
         timing::measure(TimeOwner::Submit, || sleep(Duration::from_millis(millis)));
         shapes.end(&begun, true);
         timing::lap()
+    }
+
+    #[test]
+    fn a_shape_has_fitted_from_the_next_step_on() {
+        let shape = BatchShape { utterances: 4, frames: Frames(100), tokens: 10 };
+        let mut shapes = KnownShapes::default();
+        shapes.begin();
+        shapes.record(shape, 0);
+        // The second micro-batch of the first step has more beside it than the first.
+        assert!(!shapes.has_fitted(shape, 0));
+        shapes.begin();
+        assert!(shapes.has_fitted(shape, 0) && !shapes.has_fitted(shape, 1));
+        shapes.forget(shape, 0);
+        assert!(!shapes.has_fitted(shape, 0));
     }
 
     #[test]
