@@ -7,10 +7,11 @@ use burn::tensor::activation::relu;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::Pass;
 use plimsoll_tape::transfer::send_queued;
+use plimsoll_tape::{Pass, runs_host_ops};
 
 use crate::Lengths;
+use crate::window_convolution::convolve;
 
 // Shapes: b batch, t frames, f features, t' frames after subsampling, d model width, c channels.
 
@@ -83,22 +84,53 @@ impl Subsampling {
             let bias = layer.bias.as_ref().map(|bias| pass.to_compute_dtype(bias.val()));
             (pass.to_compute_dtype(layer.weight.val()), bias)
         };
-        let parameters: Vec<_> = self.layers.iter().map(cast).collect();
-        let maps = pass.to_compute_dtype(x).unsqueeze_dim::<4>(1);
+        let parameters: Vec<Parameters> = self.layers.iter().map(cast).collect();
+        let x = pass.to_compute_dtype(x);
         // With the casts between the convolutions, a GPU would fuse nothing here, and keep more.
-        send_queued(&maps.device());
-        let convolved = |maps: Tensor<4>, (layer, (weight, bias)): (&Conv2d, (Tensor<4>, Option<Tensor<1>>))| {
+        send_queued(&x.device());
+        let y = match runs_host_ops(&x.device()) {
+            true => self.channels_first(x, parameters, pass),
+            false => self.channels_last(x, parameters, pass),
+        };
+        let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();
+        let [_, t, _] = y.dims();
+        (y, Lengths::new(left, t))
+    }
+
+    /// Reduces the frames with Burn's convolution, which is fast on the CPU.
+    fn channels_first(&self, x: Tensor<3>, parameters: Vec<Parameters>, pass: &Pass) -> Tensor<3> {
+        let convolved = |maps: Tensor<4>, (layer, (weight, bias)): (&Conv2d, Parameters)| {
             let options = ConvOptions::new([2, 2], [0, 0], [1, 1], 1);
             // Before the activation, which would turn NaN into zero.
             relu(pass.observe(layer.weight.id, conv2d(maps, weight, bias, options)))
         };
-        let maps = self.layers.iter().zip(parameters).fold(maps, convolved);
+        let maps = self.layers.iter().zip(parameters).fold(x.unsqueeze_dim(1), convolved);
         let [b, c, t, f] = maps.dims();
-        let y = pass.dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]));
-        let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();
-        (y, Lengths::new(left, t))
+        pass.dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]))
+    }
+
+    /// Reduces the frames with products of windows and weights. Their memory on a GPU depends on shapes only, where that of
+    /// Burn's convolution depends on what tuning finds.
+    fn channels_last(&self, x: Tensor<3>, parameters: Vec<Parameters>, pass: &Pass) -> Tensor<3> {
+        let convolved = |maps: Tensor<4>, (layer, (weight, bias)): (&Conv2d, Parameters)| {
+            relu(pass.observe(layer.weight.id, convolve(layer, maps, weight, bias)))
+        };
+        let maps = self.layers.iter().zip(parameters).fold(x.unsqueeze_dim(3), convolved);
+        let [b, t, f, c] = maps.dims();
+        // The rows of the weight are in the order of channels, then features: sorting them is less work than sorting the maps.
+        let weight = pass.to_compute_dtype(self.project.weight.val());
+        let [_, d] = weight.dims();
+        let weight = weight.reshape([c, f, d]).swap_dims(0, 1).reshape([f * c, d]);
+        let mut y = maps.reshape([b * t, f * c]).matmul(weight);
+        if let Some(bias) = &self.project.bias {
+            y = y + pass.to_compute_dtype(bias.val()).unsqueeze::<2>();
+        }
+        pass.observe(self.project.weight.id, y.reshape([b, t, d]))
     }
 }
+
+/// Weight and bias of a convolution in the type of its input.
+type Parameters = (Tensor<4>, Option<Tensor<1>>);
 
 /// Computes the output size of a convolution with kernel 3 and stride 2 over `n` positions.
 fn halved(n: usize) -> usize {
@@ -114,6 +146,23 @@ mod tests {
         for (frames, left) in [(1, 1), (6, 1), (7, 1), (11, 2), (100, 24), (3001, 749)] {
             assert_eq!(SubsamplingConfig::frames_after(4, frames), left, "{frames}");
         }
+    }
+
+    #[test]
+    fn products_with_windows_equal_burns_convolution() {
+        let device = Device::flex();
+        let layer = SubsamplingConfig { features: 40, d_model: 16, channels: 4, factor: 4 }.init(&device);
+        let layer = plimsoll_tape::initialize(layer, plimsoll_core::Key::new(4));
+        let values: Vec<f32> = (0..2 * 31 * 40).map(|i| plimsoll_core::Key::new(5).at(i).unit() as f32 - 0.5).collect();
+        let x = Tensor::<1>::from_floats(&values[..], &device).reshape([2, 31, 40]);
+        let parameters =
+            || layer.layers.iter().map(|layer| (layer.weight.val(), layer.bias.as_ref().map(burn::module::Param::val)));
+        let [ours, theirs] = [
+            layer.channels_last(x.clone(), parameters().collect(), &Pass::plain()),
+            layer.channels_first(x, parameters().collect(), &Pass::plain()),
+        ];
+        assert_eq!(ours.dims(), theirs.dims());
+        assert!((ours - theirs).abs().max().into_scalar::<f32>() < 1e-5);
     }
 
     #[test]

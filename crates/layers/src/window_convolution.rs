@@ -50,22 +50,28 @@ impl WindowConvolution {
     /// # Panics
     /// If the kernel is longer than an axis with its padding.
     pub fn forward(&self, x: Tensor<4>, pass: &Pass) -> Tensor<4> {
-        let Conv2d { weight, bias, stride, padding, .. } = &self.convolution;
-        let padding = match padding {
-            PaddingConfig2d::Explicit(top, left, ..) => [*top, *left],
-            _ => [0, 0],
-        };
-        let kernels = pass.to_compute_dtype(weight.val());
-        let [o, i, k, l] = kernels.dims();
-        let windows = windows::cut(pass.to_compute_dtype(x), [k, l], *stride, padding);
-        let [b, rows, columns, values] = windows.dims();
-        let kernels = kernels.permute([2, 3, 1, 0]).reshape([k * l * i, o]);
-        let mut y: Tensor<2> = windows.reshape([b * rows * columns, values]).matmul(kernels);
-        if let Some(bias) = bias {
-            y = y + pass.to_compute_dtype(bias.val()).unsqueeze::<2>();
-        }
-        pass.observe(weight.id, y.reshape([b, rows, columns, o]))
+        let Conv2d { weight, bias, .. } = &self.convolution;
+        let bias = bias.as_ref().map(|bias| pass.to_compute_dtype(bias.val()));
+        let y = convolve(&self.convolution, pass.to_compute_dtype(x), pass.to_compute_dtype(weight.val()), bias);
+        pass.observe(weight.id, y)
     }
+}
+
+/// Convolves `x` `[b, r, q, i]` as `layer` says, with these weights and biases, which have the type of `x`:
+/// `[b, rows, columns, o]`. Only the first rows and columns of the padding count: it is the same at each edge.
+pub(crate) fn convolve(layer: &Conv2d, x: Tensor<4>, weight: Tensor<4>, bias: Option<Tensor<1>>) -> Tensor<4> {
+    let padding = match layer.padding {
+        PaddingConfig2d::Explicit(top, left, ..) => [top, left],
+        _ => [0, 0],
+    };
+    let ([b, r, q, _], [o, i, k, l]) = (x.dims(), weight.dims());
+    let kernels = weight.permute([2, 3, 1, 0]).reshape([k * l * i, o]);
+    let mut y = windows::convolve(x, kernels, [k, l], layer.stride, padding);
+    if let Some(bias) = bias {
+        y = y + bias.unsqueeze::<2>();
+    }
+    let count = |length: usize, axis: usize| (length + 2 * padding[axis] - [k, l][axis]) / layer.stride[axis] + 1;
+    y.reshape([b, count(r, 0), count(q, 1), o])
 }
 
 #[cfg(test)]

@@ -29,9 +29,6 @@ pub enum BackendRules {
         /// Whether each row of a tensor begins at an aligned address, with unused bytes before it (CUDA). A fused kernel
         /// leaves none.
         padded_rows: bool,
-        /// Whether the gradients of convolutions are matrix products with columns, which take memory, or direct kernels.
-        /// A GPU chooses by trying them.
-        columns: bool,
     },
 }
 
@@ -43,22 +40,12 @@ impl BackendRules {
 
     /// Returns the backend for an NVIDIA GPU with fusion, as this workspace builds it.
     pub fn cuda() -> Self {
-        Self::Cube { fusion: true, padded_rows: true, columns: true }
+        Self::Cube { fusion: true, padded_rows: true }
     }
 
     /// Returns the backend for a GPU with Vulkan, Metal or WebGPU, with fusion, as this workspace builds it.
     pub fn wgpu() -> Self {
-        Self::Cube { fusion: true, padded_rows: false, columns: true }
-    }
-
-    /// Returns the same backend if it chooses direct kernels for the gradients of convolutions. Without this the most memory
-    /// is assumed that its choice can take.
-    #[must_use]
-    pub fn with_direct_convolutions(self) -> Self {
-        match self {
-            Self::Cube { fusion, padded_rows, .. } => Self::Cube { fusion, padded_rows, columns: false },
-            Self::Flex { .. } => self,
-        }
+        Self::Cube { fusion: true, padded_rows: false }
     }
 
     /// Returns the kind of device that the recording simulates.

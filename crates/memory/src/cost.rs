@@ -180,6 +180,15 @@ pub(crate) fn products(operation: &OperationIr) -> u64 {
             ModuleOperationIr::Conv2dWeightBackward(op) => convolved(&op.output_grad, &op.weight),
             _ => 0,
         },
+        OperationIr::Custom(custom) => match (CustomOp::parse(operation), &custom.inputs[..], &custom.outputs[..]) {
+            // Each output is a sum over a window, which has a value for each row of the weight.
+            (Some(CustomOp::Make("convolution")), [_, weight], [out]) => 2 * count(out) * weight.shape[0] as u64,
+            (Some(CustomOp::Make("convolution gradient")), [_, grad_output, ..], made) => {
+                let rows = made.last().map_or(0, |weight| weight.shape[0] as u64);
+                2 * count(grad_output) * rows * made.len() as u64
+            }
+            _ => 0,
+        },
         _ => 0,
     }
 }

@@ -163,8 +163,7 @@ impl<'a> Fusion<'a> {
         {
             heap.reuse(input.id, out);
         } else {
-            let columns = if heap.has_columns() { workspace(operation, heap.rules()) } else { [0; 3] };
-            let workspace = columns.map(|bytes| heap.scratch(bytes));
+            let workspace = workspace(operation, heap.rules()).map(|bytes| heap.scratch(bytes));
             let outputs: Vec<_> = operation.outputs().map(|out| (out, output(heap, operation, out))).collect();
             for (output, value) in outputs {
                 heap.give(output, value);
@@ -187,10 +186,15 @@ fn output(heap: &mut Heap, operation: &OperationIr, out: &TensorIr) -> Value {
             heap.fresh(&out.shape, width)
         }
         OperationIr::Module(module) if is_convolution(module) => heap.image(&out.shape, width),
-        // Our kernels for windows leave no gaps between rows.
-        _ if CustomOp::parse(operation) == Some(CustomOp::Make("windows")) => heap.fresh(&out.shape, width),
+        _ if has_no_gaps(operation) => heap.fresh(&out.shape, width),
         _ => heap.output(&out.shape, width),
     }
+}
+
+/// Returns whether an operation is one of our kernels that leave no gaps between rows.
+fn has_no_gaps(operation: &OperationIr) -> bool {
+    let names = ["convolution", "convolution gradient", "piece of a convolution", "windows"];
+    matches!(CustomOp::parse(operation), Some(CustomOp::Make(name)) if names.contains(&name))
 }
 
 /// Computes the working memory of a kernel as the bytes of up to three blocks. Where autotuning may choose among

@@ -161,11 +161,6 @@ impl Heap {
         self.rules
     }
 
-    /// Returns whether the gradients of convolutions are matrix products with columns.
-    pub(crate) fn has_columns(&self) -> bool {
-        matches!(self.rules, BackendRules::Cube { columns: true, .. })
-    }
-
     /// Allocates a contiguous value with elements of `width` bytes.
     pub(crate) fn fresh(&mut self, shape: &[usize], width: usize) -> Value {
         let size = shape.iter().product::<usize>() * width;

@@ -67,11 +67,14 @@ fn module_name(module: &ModuleOperationIr) -> &'static str {
 fn custom_name(operation: &OperationIr) -> &'static str {
     const NAMES: &[&str] = &[
         "attention_weights",
+        "convolution",
+        "convolution gradient",
         "depthwise",
         "dropout",
         "glu",
         "layer_norm",
         "overlap_add",
+        "piece of a convolution",
         "relative_shift",
         "silu",
         "tanh",

@@ -1,6 +1,26 @@
 //! Where the windows of a tensor lie, and the values in them.
 
+use std::ops::Range;
+
 use burn::tensor::{Slice, Tensor};
+
+/// Most pieces in which a GPU convolves.
+const PIECES_MAX: usize = 4;
+/// Bytes of the windows of one sample from which on they are cut out in pieces.
+const PIECE_BYTES: usize = 2 << 20;
+
+/// Some rows of windows, in all samples, and the rows of the tensor that belong to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Rows of windows.
+    pub(crate) rows: Range<usize>,
+    /// First row of the tensor that a window of the piece reaches.
+    pub(crate) from: usize,
+    /// First row that no window of an earlier piece reaches.
+    pub(crate) fresh: usize,
+    /// Row after the last that is of this piece. No window may reach some rows before it.
+    pub(crate) until: usize,
+}
 
 /// Places of the windows of a tensor.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +48,64 @@ impl Geometry {
     pub(crate) fn shape(&self) -> [usize; 4] {
         let ([b, _, _, c], [rows, columns], [k, l]) = (self.input, self.output, self.kernel);
         [b, rows, columns, k * l * c]
+    }
+
+    /// Returns the number of values in a window.
+    pub(crate) fn values(&self) -> usize {
+        self.kernel[0] * self.kernel[1] * self.input[3]
+    }
+
+    /// Returns the number of windows.
+    pub(crate) fn places(&self) -> usize {
+        self.input[0] * self.output[0] * self.output[1]
+    }
+
+    /// Returns the number of windows of a piece.
+    pub(crate) fn places_of(&self, piece: &Piece) -> usize {
+        self.input[0] * piece.rows.len() * self.output[1]
+    }
+
+    /// Returns the number of windows that a piece has in a sample, and that of all windows of a sample.
+    #[cfg(feature = "cube")]
+    pub(crate) fn places_of_sample(&self, piece: &Piece) -> (usize, usize) {
+        (piece.rows.len() * self.output[1], self.output[0] * self.output[1])
+    }
+
+    /// Returns the number of windows of a sample before those of a piece.
+    #[cfg(feature = "cube")]
+    pub(crate) fn places_before(&self, piece: &Piece) -> usize {
+        piece.rows.start * self.output[1]
+    }
+
+    /// Returns the shape of the windows of a piece.
+    pub(crate) fn shape_of(&self, piece: &Piece) -> [usize; 4] {
+        [self.input[0], piece.rows.len(), self.output[1], self.values()]
+    }
+
+    /// Returns all windows as one piece.
+    #[cfg(feature = "cube")]
+    pub(crate) fn whole(&self) -> Piece {
+        Piece { rows: 0..self.output[0], from: 0, fresh: 0, until: self.input[1] }
+    }
+
+    /// Returns the pieces in which a GPU convolves: windows have values several times, and take more memory than the tensor.
+    /// A piece has the windows of all samples, so its size grows evenly with their number, and a plan for a few samples
+    /// serves for many. A value has `width` bytes.
+    pub(crate) fn pieces(&self, width: usize) -> Vec<Piece> {
+        let rows = self.output[0];
+        let bytes = rows * self.output[1] * self.values() * width;
+        let count = bytes.div_ceil(PIECE_BYTES).clamp(1, PIECES_MAX).min(rows);
+        let ([_, all, ..], [height, _], [down, _], [above, _]) = (self.input, self.kernel, self.stride, self.padding);
+        let mut fresh = 0;
+        let piece = |index: usize| {
+            let rows = rows * index / count..rows * (index + 1) / count;
+            let place = |row: usize| row.saturating_sub(above).min(all);
+            let from = if index == 0 { 0 } else { place(rows.start * down) };
+            let past = place((rows.end - 1) * down + height).max(place(rows.end * down));
+            let until = if index + 1 == count { all } else { past };
+            Piece { rows, from, fresh: std::mem::replace(&mut fresh, until), until }
+        };
+        (0..count).map(piece).collect()
     }
 
     /// Calls `visit` for each run of values that follow each other both in the tensor and in a window: the first place in
@@ -97,4 +175,53 @@ fn edged(x: Tensor<4>, axis: usize, count: usize) -> Tensor<4> {
     shape[axis] = count;
     let zeros = Tensor::<4>::zeros(shape, &x.device()).cast(x.dtype());
     Tensor::cat(vec![zeros.clone(), x, zeros], axis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the windows over each row, piece by piece, by the rule of the kernel; `None` is a row that is never written.
+    fn counted(geometry: &Geometry, pieces: &[Piece]) -> Vec<Option<usize>> {
+        let ([_, rows, ..], [height, _], [down, _], [above, _]) =
+            (geometry.input, geometry.kernel, geometry.stride, geometry.padding);
+        let mut counts = vec![None; rows];
+        for piece in pieces {
+            let over = |row: usize| {
+                let reaches = |window: &usize| (window * down..window * down + height).contains(&(row + above));
+                piece.rows.clone().filter(reaches).count()
+            };
+            for row in 0..rows {
+                if (piece.from..piece.until).contains(&row) {
+                    assert_eq!(row < piece.fresh, counts[row].is_some(), "{geometry:?} {piece:?}");
+                    counts[row] = Some(counts[row].unwrap_or(0) + over(row));
+                } else {
+                    assert_eq!(over(row), 0, "{geometry:?} {piece:?}");
+                }
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn pieces_write_each_row_and_add_up_to_the_whole() {
+        let mut numbers = [0; PIECES_MAX + 1];
+        for case in 0..30 * 7 * 6 * 6 {
+            let (rows, height, down, above) = (case % 30 + 1, case / 30 % 7 + 1, case / 210 % 6 + 1, case / 1260);
+            if height > rows + 2 * above {
+                continue;
+            }
+            let geometry = Geometry::new([1, rows, 1, 1], [height, 1], [down, 1], [above, 0]);
+            for width in [4, 40_000, PIECE_BYTES] {
+                let pieces = geometry.pieces(width);
+                numbers[pieces.len()] += 1;
+                let windows: Vec<usize> = pieces.iter().flat_map(|piece| piece.rows.clone()).collect();
+                assert_eq!(windows, (0..geometry.output[0]).collect::<Vec<_>>());
+                let found = counted(&geometry, &pieces);
+                let found: Vec<f32> = found.iter().map(|count| count.map_or(f32::NAN, |count| count as f32)).collect();
+                assert_eq!(found, geometry.add(&vec![1.0; geometry.output[0] * height]), "{geometry:?}");
+            }
+        }
+        assert!(numbers[1..].iter().all(|&count| count > 100), "{numbers:?}");
+    }
 }

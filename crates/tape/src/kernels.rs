@@ -9,6 +9,11 @@ use crate::bridge::PrimitiveBackend;
 use crate::capture::record_kernel;
 use crate::geometry::Geometry;
 
+/// Bytes to whose multiples a part of a tensor must begin, on any GPU.
+const PART_ALIGNMENT: usize = 512;
+
+#[cfg(feature = "cube")]
+mod convolution;
 #[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "cube")]
@@ -91,6 +96,24 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
 
     /// Adds up the windows of `geometry` at their places.
     fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
+
+    /// Multiplies each window `v` of `x` by `weight` `[v, o]`: `[windows, o]`.
+    fn convolve(x: FloatTensor<Self>, weight: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
+
+    /// Computes the gradients of `x` and `weight` of a convolution from `grad_output` `[windows, o]`.
+    fn convolve_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Computes the gradient of the weight `[v, o]` of a convolution from `grad_output` `[windows, o]`.
+    fn convolve_weight_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> FloatTensor<Self>;
 }
 
 /// Returns the shape of the sums over segments for an input of shape `x` and a kernel of `taps` frames.
@@ -108,10 +131,42 @@ pub(crate) fn norm_sums_shape(x: &Shape) -> Shape {
     Shape::new([x[0] * x[1].div_ceil(NORM_SEGMENT_ROWS), 2, x[2]])
 }
 
+/// Returns the shape of the gradients of a weight of `shape` in `count` pieces. Each begins where a GPU allows a tensor to begin.
+pub(crate) fn parts_shape(shape: [usize; 2], count: usize, width: usize) -> [usize; 2] {
+    [count, (shape[0] * shape[1] * width).next_multiple_of(PART_ALIGNMENT) / width]
+}
+
 /// Returns the type of addresses that reach all values of `tensors`.
 #[cfg(feature = "cube")]
 fn address_of(tensors: &[&burn_cubecl::tensor::CubeTensor]) -> burn_cubecl::cubecl::prelude::AddressType {
     tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
+}
+
+/// Names of a convolution, of its gradients, and of what both take for a piece, in a capture.
+const CONVOLUTION: &str = "convolution";
+const CONVOLUTION_BACK: &str = "convolution gradient";
+const PIECE: &str = "piece of a convolution";
+
+/// Records what the gradients of a convolution take beside their results.
+fn record_pieces(x: FloatTensor<Capture>, grad_output: FloatTensor<Capture>, geometry: Geometry) {
+    let (dtype, outputs) = (x.dtype(), grad_output.shape()[1]);
+    let pieces = geometry.pieces(dtype.size());
+    let shape = parts_shape([geometry.values(), outputs], pieces.len(), dtype.size());
+    let parts =
+        (pieces.len() > 1).then(|| record_kernel(PIECE, vec![x.clone()], vec![(shape.into(), dtype)]).remove(0));
+    for piece in &pieces {
+        let made = vec![(Shape::new([geometry.places_of(piece), outputs]), dtype)];
+        let some = match pieces.len() {
+            1 => vec![grad_output.clone()],
+            _ => record_kernel(PIECE, vec![grad_output.clone()], made),
+        };
+        let inputs = std::iter::once(x.clone()).chain(some.iter().cloned()).collect();
+        record_kernel(PIECE, inputs, vec![(geometry.shape_of(piece).into(), dtype)]);
+    }
+    if let Some(parts) = parts {
+        // They are there until they are added up.
+        record_kernel(PIECE, vec![parts], Vec::new());
+    }
 }
 
 impl KernelBackend for Capture {
@@ -123,6 +178,45 @@ impl KernelBackend for Capture {
     fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
         let made = vec![(geometry.input.into(), windows.dtype())];
         record_kernel("windows", vec![windows], made).remove(0)
+    }
+
+    fn convolve(x: FloatTensor<Self>, weight: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        let (dtype, outputs) = (x.dtype(), weight.shape()[1]);
+        let made = vec![(Shape::new([geometry.places(), outputs]), dtype)];
+        let out = record_kernel(CONVOLUTION, vec![x.clone(), weight], made).remove(0);
+        let pieces = geometry.pieces(dtype.size());
+        for piece in &pieces {
+            let windows = record_kernel(PIECE, vec![x.clone()], vec![(geometry.shape_of(piece).into(), dtype)]);
+            if pieces.len() > 1 {
+                record_kernel(PIECE, windows, vec![(Shape::new([geometry.places_of(piece), outputs]), dtype)]);
+            }
+        }
+        out
+    }
+
+    fn convolve_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let made = vec![(x.shape(), x.dtype()), (weight.shape(), x.dtype())];
+        let inputs = vec![x.clone(), grad_output.clone(), weight];
+        let mut made = record_kernel(CONVOLUTION_BACK, inputs, made).into_iter();
+        record_pieces(x, grad_output, geometry);
+        let mut next = || made.next().expect("two tensors are made");
+        (next(), next())
+    }
+
+    fn convolve_weight_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> FloatTensor<Self> {
+        let made = vec![(Shape::new([geometry.values(), grad_output.shape()[1]]), x.dtype())];
+        let out = record_kernel(CONVOLUTION_BACK, vec![x.clone(), grad_output.clone()], made).remove(0);
+        record_pieces(x, grad_output, geometry);
+        out
     }
 
     fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {

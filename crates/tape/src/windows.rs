@@ -13,6 +13,10 @@ use crate::geometry::Geometry;
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
 use crate::kernels::{KernelBackend, on_kernels};
 
+mod convolution;
+
+pub use convolution::convolve;
+
 // Shapes: b samples, r rows, q columns, c channels, t frames, w values of a frame.
 
 /// Cuts windows of `kernel` rows and columns out of `x` `[samples, rows, columns, channels]`, one window every `stride`

@@ -37,9 +37,6 @@ pub(crate) struct Measurement {
     /// pages instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) in_use: Option<InUse>,
-    /// How a GPU computed the gradients of convolutions; the prediction is for these kernels. `None` on the CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) convolutions: Option<Convolutions>,
     /// Kernels of one micro-batch on a GPU; `None` on the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) launches: Option<Launches>,
@@ -52,16 +49,6 @@ pub(crate) struct Launches {
     pub(crate) predicted: u64,
     /// As counted once all kernels are tuned.
     pub(crate) measured: u64,
-}
-
-/// Kernels for the gradients of convolutions, among which a GPU chooses by trying them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Convolutions {
-    /// Matrix products with columns, which take memory.
-    Columns,
-    /// Kernels without columns.
-    Direct,
 }
 
 /// Memory in use at the end of the forward pass of a micro-batch.
@@ -122,30 +109,23 @@ pub(crate) fn measure<S: Case>(
         let predicted_bytes = life.peak().0;
         drop(life);
         let measured_bytes = measured(subject, shape, choice, (micro_batches, chosen), meter).0;
-        let (in_use, convolutions, launches) = (None, None, None);
-        return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use, convolutions, launches });
+        return Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: None, launches: None });
     }
     let traced = trace(subject, shape, choice, rules).failed()?;
     let forward = traced.timeline.at_start_of(Phase::Backward);
     let step = StepMemory { micro_batches, ..StepMemory::default() };
     let page = traced.page(step, largest_allocation(chosen));
     preallocate_pages(&chosen.device, page).map_err(|reason| Failure::invalid(reason, "choose a smaller case"))?;
-    let with_columns = traced.reserved_with_page(page, step).0;
-    let direct = trace(subject, shape, choice, rules.with_direct_convolutions()).failed()?;
-    let without = direct.reserved_with_page(page, step).0;
+    let predicted_bytes = traced.reserved_with_page(page, step).0;
     measured(subject, shape, choice, (micro_batches, chosen), meter);
     let measured_bytes = reserved(&chosen.device).0;
-    // Tuning chooses the kernels, and only the memory shows which ones.
-    let is_direct = without.abs_diff(measured_bytes) < with_columns.abs_diff(measured_bytes);
-    let predicted_bytes = if is_direct { without } else { with_columns };
-    let convolutions = Some(if is_direct { Convolutions::Direct } else { Convolutions::Columns });
     let in_use = InUse {
         predicted_bytes: forward.map_or(0, |bytes| bytes.0),
         measured_bytes: after_forward(subject, shape, choice, chosen).0,
     };
     let counted = launches(subject, shape, choice, chosen);
     let launches = counted.map(|measured| Launches { predicted: traced.cost.launches as u64, measured });
-    Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use), convolutions, launches })
+    Ok(Measurement { predicted_bytes, measured_bytes, fixed_bytes, in_use: Some(in_use), launches })
 }
 
 /// Predicts the memory that the pools of a GPU reserve in steps with micro-batches of `shape`.

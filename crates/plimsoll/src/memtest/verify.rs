@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::MemtestArgs;
-use super::case::{self, Convolutions, InUse, MICRO_BATCHES, Measurement};
+use super::case::{self, InUse, MICRO_BATCHES, Measurement};
 use super::matrix::{Case, Model, gpu_cases, matrix, random_cases, random_gpu_cases};
 use super::verdict::choice_text;
 use crate::output::OutputFile;
@@ -211,12 +211,8 @@ impl Row {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let in_use = self.in_use_error_percent.map(|error| format!(", in use after the forward pass {error:+.2} %"));
         let first = self.first_bytes.map(|bytes| format!(", {:.1} MiB while kernels were tried out", mib(bytes)));
-        let kernels = match self.measurement.convolutions {
-            Some(Convolutions::Direct) => ", direct convolutions",
-            Some(Convolutions::Columns) | None => "",
-        };
         format!(
-            "{:<12} {:<55} predicted {:>8.1} MiB, measured {:>8.1} MiB, {:+.2} %, above the fixed part {:+.2} %{kernels}{}{}",
+            "{:<12} {:<55} predicted {:>8.1} MiB, measured {:>8.1} MiB, {:+.2} %, above the fixed part {:+.2} %{}{}",
             self.name,
             self.case,
             mib(self.measurement.predicted_bytes),

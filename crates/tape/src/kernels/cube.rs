@@ -3,12 +3,12 @@
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
-use burn::tensor::DType;
+use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_dispatch::backends::Cube;
 
-use super::depthwise::{convolve, sum_segments};
-use super::{KernelBackend, moments_shape, norm, norm_sums_shape, sums_shape, windows};
+use super::depthwise::sum_segments;
+use super::{KernelBackend, convolution, depthwise, moments_shape, norm, norm_sums_shape, sums_shape, windows};
 use crate::geometry::Geometry;
 
 /// The operations as Burn's queue of operations takes them.
@@ -52,6 +52,27 @@ pub(crate) trait Kernels: Backend {
     #[fusion(dtype = windows, shape = geometry.input.into())]
     fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
 
+    /// [`KernelBackend::convolve`].
+    #[fusion(dtype = x, shape = Shape::new([geometry.places(), weight[1]]))]
+    fn convolve(x: FloatTensor<Self>, weight: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
+
+    /// [`KernelBackend::convolve_back`].
+    #[fusion(meta = |x, _, weight, _| (x.clone(), weight.clone()))]
+    fn convolve_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// [`KernelBackend::convolve_weight_back`].
+    #[fusion(dtype = x, shape = Shape::new([geometry.values(), grad_output[1]]))]
+    fn convolve_weight_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> FloatTensor<Self>;
+
     /// [`KernelBackend::norm_rows_sums`].
     #[fusion(dtype = DType::F32, shape = norm_sums_shape(x))]
     fn norm_rows_sums(
@@ -70,12 +91,33 @@ impl Kernels for CubeBackend {
         windows::add(windows, geometry)
     }
 
+    fn convolve(x: FloatTensor<Self>, weight: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        convolution::convolve(x, weight, geometry)
+    }
+
+    fn convolve_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        convolution::convolve_back(x, grad_output, weight, geometry)
+    }
+
+    fn convolve_weight_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> FloatTensor<Self> {
+        convolution::convolve_weight_back(x, grad_output, geometry)
+    }
+
     fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
-        convolve(x, weight, Some(bias))
+        depthwise::convolve(x, weight, Some(bias))
     }
 
     fn depthwise_back(grad_output: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
-        convolve(grad_output, weight, None)
+        depthwise::convolve(grad_output, weight, None)
     }
 
     fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self> {
@@ -116,6 +158,27 @@ impl KernelBackend for Cube {
 
     fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
         <Self as Kernels>::add_windows(windows, geometry)
+    }
+
+    fn convolve(x: FloatTensor<Self>, weight: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
+        <Self as Kernels>::convolve(x, weight, geometry)
+    }
+
+    fn convolve_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        <Self as Kernels>::convolve_back(x, grad_output, weight, geometry)
+    }
+
+    fn convolve_weight_back(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        geometry: Geometry,
+    ) -> FloatTensor<Self> {
+        <Self as Kernels>::convolve_weight_back(x, grad_output, geometry)
     }
 
     fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -2,15 +2,20 @@
 //!
 //! `fixtures/bench_step.py` runs the PyTorch steps with the Python in `PLIMSOLL_PYTHON` (default `python3`). The steps
 //! of both alternate, so that other load on the machine slows both equally. Without PyTorch only our steps are
-//! measured.
+//! measured. A build with a GPU backend measures that GPU, in fp32 (PyTorch with TF32) and bf16, against PyTorch as it is
+//! and compiled; the first steps, which compile and tune kernels, are timed apart.
+
+#[path = "bench_storm/device.rs"]
+mod device;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use burn::tensor::Device;
-use plimsoll_core::{Bytes, Choice, CountingAllocator, Grid, HostBatch, HostSample, Key, MemoryMeter, Remat, SampleId};
+use plimsoll_core::{
+    Bytes, Choice, CountingAllocator, Grid, HostBatch, HostSample, Key, MemoryMeter, Precision, SampleId,
+};
 use plimsoll_layers::HeadPositions;
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_tape::count;
@@ -64,23 +69,25 @@ impl Job {
         HostBatch::collate(&samples, FEATURES, &Grid::default()).expect("whole frames")
     }
 
-    fn trainer(&self, remat: Remat, lanes: usize) -> Trainer<Recognizer> {
-        let choice = Choice { remat, ..Choice::default() };
+    fn trainer(&self, precision: Precision, lanes: usize) -> Trainer<Recognizer> {
+        let choice = Choice { precision, ..Choice::default() };
         let config = TrainerConfig { choice, lanes, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };
-        let model = self.config.init(&Device::flex().autodiff(), Key::new(3));
+        let model = self.config.init(&device::device().autodiff(), Key::new(3));
         Trainer::new(model, config, Governor::new(self.batch))
     }
 }
 
 /// A Python process with the same model in PyTorch.
 struct Torch {
+    name: String,
+    seconds: Vec<f64>,
     child: Child,
     ask: ChildStdin,
     answer: BufReader<ChildStdout>,
 }
 
 impl Torch {
-    fn start(job: &Job) -> Result<(Self, u64), Failure> {
+    fn start(job: &Job, more: &[&str]) -> Result<(Self, u64), Failure> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bench_step.py");
         let python = std::env::var("PLIMSOLL_PYTHON").unwrap_or_else(|_| "python3".into());
         let config = &job.config;
@@ -98,13 +105,14 @@ impl Torch {
             ("--threads", job.threads),
         ];
         let mut command = Command::new(python);
-        command.arg(script).args(["--positions", "absolute", "--dropout", &job.dropout.to_string()]);
+        command.arg(script).args(["--positions", "absolute", "--dropout", &job.dropout.to_string()]).args(more);
         options.iter().for_each(|(name, value)| {
             command.args([*name, &value.to_string()]);
         });
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let (ask, answer) = (child.stdin.take().ok_or("no input")?, child.stdout.take().ok_or("no output")?);
-        let mut torch = Self { child, ask, answer: BufReader::new(answer) };
+        let name = [&["PyTorch"], more].concat().join(" ");
+        let mut torch = Self { name, seconds: Vec::new(), child, ask, answer: BufReader::new(answer) };
         let ready = torch.line()?;
         let parameters = ready.strip_prefix("ready ").ok_or("no PyTorch")?.parse()?;
         Ok((torch, parameters))
@@ -142,29 +150,57 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// Ways to run PyTorch: options of `fixtures/bench_step.py`.
+const TORCH_ON_CPU: [&[&str]; 1] = [&[]];
+const TORCH_ON_GPU: [&[&str]; 4] = [
+    &["--device", "cuda"],
+    &["--device", "cuda", "--compile"],
+    &["--device", "cuda", "--bf16"],
+    &["--device", "cuda", "--bf16", "--compile"],
+];
+
+/// Starts a trainer. The first two steps are not timed. The second measures the peak memory, with the optimizer's moments
+/// allocated.
+fn ours(job: &Job, batch: &HostBatch, name: &'static str, precision: Precision, lanes: usize) -> Result<Ours, Failure> {
+    let before = MEMORY.current();
+    let start = Instant::now();
+    let mut trainer = job.trainer(precision, lanes);
+    trainer.step(batch)?;
+    println!("{name}: ready after {:.1} s", start.elapsed().as_secs_f64());
+    MEMORY.reset_peak();
+    trainer.step(batch)?;
+    Ok(Ours { name, trainer, seconds: vec![], peak: Bytes(MEMORY.peak().0 - before.0) })
+}
+
 fn main() -> Result<(), Failure> {
     let job = Job::asked();
     let batch = job.batch();
-    // The first two steps are not timed. The second measures the peak memory, with the optimizer's moments allocated.
-    let ours = |name, remat, lanes| -> Result<Ours, Failure> {
-        let before = MEMORY.current();
-        let mut trainer = job.trainer(remat, lanes);
-        trainer.step(&batch)?;
-        MEMORY.reset_peak();
-        trainer.step(&batch)?;
-        Ok(Ours { name, trainer, seconds: vec![], peak: Bytes(MEMORY.peak().0 - before.0) })
+    let is_gpu = cfg!(any(feature = "cuda", feature = "wgpu"));
+    let mut all = match is_gpu {
+        true => vec![
+            ours(&job, &batch, "fp32", Precision::Fp32, 1)?,
+            #[cfg(feature = "cuda")]
+            ours(&job, &batch, "bf16", Precision::Bf16, 1)?,
+        ],
+        false => vec![
+            ours(&job, &batch, "lanes", Precision::Fp32, job.threads)?,
+            ours(&job, &batch, "one piece", Precision::Fp32, 1)?,
+        ],
     };
-    let mut all = [ours("lanes", Remat::None, job.threads)?, ours("one piece", Remat::None, 1)?];
-    let mut torch = match Torch::start(&job) {
-        Ok((torch, parameters)) => {
-            println!("PyTorch: {parameters} parameters");
-            Some(torch)
+    let ways = if is_gpu { &TORCH_ON_GPU[..] } else { &TORCH_ON_CPU[..] };
+    let mut torches = Vec::new();
+    for way in ways {
+        match Torch::start(&job, way) {
+            Ok((torch, parameters)) => {
+                println!("{}: {parameters} parameters", torch.name);
+                torches.push(torch);
+            }
+            Err(error) => {
+                println!("no PyTorch to compare with ({error}); PLIMSOLL_PYTHON names a Python that has it");
+                break;
+            }
         }
-        Err(error) => {
-            println!("no PyTorch to compare with ({error}); PLIMSOLL_PYTHON names a Python that has it");
-            None
-        }
-    };
+    }
     println!(
         "ours: {} parameters; {} utterances of {} frames and {TOKENS} tokens, {} threads, dropout {}",
         count(&all[0].trainer.task),
@@ -173,7 +209,6 @@ fn main() -> Result<(), Failure> {
         job.threads,
         job.dropout,
     );
-    let mut theirs = Vec::new();
     for round in 0..=STEPS {
         for way in &mut all {
             let start = Instant::now();
@@ -182,20 +217,25 @@ fn main() -> Result<(), Failure> {
                 way.seconds.push(start.elapsed().as_secs_f64());
             }
         }
-        if let Some(torch) = &mut torch {
+        for torch in &mut torches {
             let seconds = torch.ask("step")?;
             if round > 0 {
-                theirs.push(seconds);
+                torch.seconds.push(seconds);
             }
         }
     }
-    let reference = median(theirs.clone());
     for Ours { name, seconds, peak, .. } in all {
-        let ratios = seconds.iter().zip(&theirs).map(|(a, b)| a / b).collect();
-        println!("{name}: {:.3} s, {:.2}x of PyTorch, peak {peak}", median(seconds), median(ratios));
+        let ratios = torches.iter().map(|torch| {
+            let ratios = seconds.iter().zip(&torch.seconds).map(|(a, b)| a / b).collect();
+            format!(", {:.2}x of {}", median(ratios), torch.name)
+        });
+        let ratios: String = ratios.collect();
+        // On a GPU, this is the memory of the host.
+        println!("{name}: {:.4} s{ratios}, peak {peak}", median(seconds));
     }
-    if let Some(torch) = &mut torch {
-        println!("PyTorch: {reference:.3} s, resident at most {}", Bytes(torch.ask("memory")? as u64));
+    for torch in &mut torches {
+        let resident = Bytes(torch.ask("memory")? as u64);
+        println!("{}: {:.4} s, at most {resident}", torch.name, median(torch.seconds.clone()));
     }
     Ok(())
 }
