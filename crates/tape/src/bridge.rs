@@ -30,14 +30,43 @@ pub(crate) fn family(device: &Device) -> Family {
         DispatchDevice::Capture(_) => Family::Capture,
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(_) => Family::Cube,
-        other => unreachable!("no feature of this workspace enables the backend of {other:?}"),
+        other => panic!("{}", UnsupportedDevice { device: format!("{other:?}") }),
+    }
+}
+
+/// A device of a backend that this build has no operations for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no operations for the device {device} were built in: enable the feature `cuda` or `wgpu` of the Plimsoll crate that you \
+     use, as that of `burn`"
+)]
+pub struct UnsupportedDevice {
+    /// Device as Burn names it.
+    pub device: String,
+}
+
+/// Checks that the operations of this crate run on `device`. A program whose `burn` has the feature `cuda` also needs it
+/// of this crate, or of a Plimsoll crate above it.
+///
+/// ```
+/// assert!(plimsoll_tape::check_device(&burn::tensor::Device::flex()).is_ok());
+/// ```
+///
+/// # Errors
+/// If the backend of the device was not built in.
+pub fn check_device(device: &Device) -> Result<(), UnsupportedDevice> {
+    match device.clone().inner().as_dispatch() {
+        DispatchDevice::Flex(_) | DispatchDevice::Capture(_) => Ok(()),
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(_) => Ok(()),
+        other => Err(UnsupportedDevice { device: format!("{other:?}") }),
     }
 }
 
 /// Returns whether `device` is the CPU, with or without autodiff: its tensors lie in host memory, so reading them waits
 /// for nothing.
 pub fn is_host_device(device: &Device) -> bool {
-    family(device) == Family::Flex
+    matches!(device.clone().inner().as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// Returns whether operations over host slices run on `device`: the device is the CPU, or a capture device that
@@ -46,9 +75,7 @@ pub fn runs_host_ops(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         DispatchDevice::Flex(_) => true,
         DispatchDevice::Capture(device) => SIMULATED_CPUS.read().is_ok_and(|hosts| hosts.contains(device)),
-        #[cfg(feature = "cube")]
-        DispatchDevice::Cube(_) => false,
-        other => unreachable!("no feature of this workspace enables the backend of {other:?}"),
+        _ => false,
     }
 }
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
-use crate::fault::is_out_of_memory;
+use plimsoll_tape::failure::FailureCause;
 
 thread_local! {
     static ATTEMPTS: Cell<u32> = const { Cell::new(0) };
@@ -39,7 +39,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// ```
 pub fn is_reported_failure(panic: &PanicHookInfo<'_>) -> bool {
     let text = panic.payload_as_str().unwrap_or_default();
-    ATTEMPTS.get() > 0 && is_out_of_memory(text)
+    ATTEMPTS.get() > 0 && FailureCause::from_message(text) == FailureCause::OutOfMemory
 }
 
 #[cfg(test)]

@@ -1,42 +1,24 @@
-//! Errors of a device, sorted by their text into out-of-memory and others.
+//! Errors of a device, sorted by what can be done about them.
 
 use plimsoll_core::{OutOfMemory, Stage};
+use plimsoll_tape::failure::{FailureCause, without_traces};
 
 /// Failure of one micro-batch, or of one read from the device.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// Out of memory: the work may succeed in smaller parts.
     Memory(OutOfMemory),
-    /// Any other failure: a retry would fail again.
-    Other(String),
+    /// Any other failure, with its cause: a retry would fail again.
+    Other(FailureCause, String),
 }
 
 impl Fault {
-    /// Sorts the message of a device or of a panic into out-of-memory and other failures.
+    /// Sorts the message of a device or of a panic.
     pub(crate) fn from_message(stage: Stage, text: String) -> Self {
-        match is_out_of_memory(&text) {
-            true => Self::Memory(OutOfMemory { stage, reason: text }),
-            false => Self::Other(text),
+        match FailureCause::from_message(&text) {
+            FailureCause::OutOfMemory => Self::Memory(OutOfMemory { stage, reason: without_traces(&text) }),
+            cause @ (FailureCause::Kernel | FailureCause::DeviceLost) => Self::Other(cause, without_traces(&text)),
+            cause => Self::Other(cause, text),
         }
     }
-}
-
-/// Returns whether the message of a device or of a panic means out of memory.
-pub(crate) fn is_out_of_memory(text: &str) -> bool {
-    // CubeCL, wgpu and CUDA share no error type for it, and a panic has no type at all, so the text decides.
-    const SIGNS: [&str; 11] = [
-        "out of memory",
-        "out_of_memory",
-        "outofmemory",
-        "out of device memory",
-        "needed memory",
-        "not enough memory",
-        "was never allocated",
-        "was never initialized",
-        "bytes were never written",
-        "can't allocate",
-        "failed to allocate",
-    ];
-    let lower = text.to_lowercase();
-    SIGNS.iter().any(|sign| lower.contains(sign))
 }

@@ -67,7 +67,7 @@ impl<'a> InferenceRunner<'a> {
                     results.push(result);
                     (done, attempts) = (end, 0);
                 }
-                Err(Fault::Other(reason)) => return Err(InferenceError { reason, name: part.name(0) }),
+                Err(Fault::Other(_, reason)) => return Err(InferenceError { reason, name: part.name(0) }),
                 Err(Fault::Memory(failure)) => {
                     attempts += usize::from(part.len() == 1);
                     if attempts == Self::ATTEMPTS {

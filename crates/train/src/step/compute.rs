@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use plimsoll_core::{Batch, MemoryGate, MicroBatch, OutOfMemory, Stage, TimeOwner, error_chain, timing};
+use plimsoll_core::{Batch, Choice, MemoryGate, MicroBatch, OutOfMemory, Stage, TimeOwner, error_chain, timing};
+use plimsoll_tape::failure::FailureCause;
 use plimsoll_tape::{BufferSnapshot, Task};
 
 use super::accumulate::StepAccumulator;
 use super::micro_batch::MicroBatchJob;
 use super::prefetch::{NextBatchHook, PrefetchedMicroBatch};
 use super::queue::{MicroBatchGroup, Queue};
-use super::{StepError, Trainer, Unfit};
+use super::{StepError, Trainer, Unfit, gradients};
 use crate::attempt::attempt;
 use crate::fault::Fault;
 
@@ -120,13 +121,16 @@ impl<T: Task> Trainer<T> {
                     return Ok(Some(first[..].try_into().map_or(f64::NAN, f64::from_le_bytes)));
                 }
                 Ok(_) => {}
-                Err(Fault::Memory(failure)) => failures.push(failure),
+                Err(Fault::Memory(failure)) => {
+                    self.check_weights(step)?;
+                    failures.push(failure);
+                }
                 // A failed sum does not say which micro-batch failed; a second attempt with checks will.
-                Err(Fault::Other(reason)) if self.config.async_errors && !check_each => {
+                Err(Fault::Other(FailureCause::Other, reason)) if self.config.async_errors && !check_each => {
                     failures.push(OutOfMemory { stage: Stage::Norm, reason });
                 }
-                Err(Fault::Other(reason)) => {
-                    return Err(StepError::Device { step, names: request.names(), reason });
+                Err(Fault::Other(cause, reason)) => {
+                    return Err(StepError::Device { step, names: request.names(), cause, reason });
                 }
             }
             self.clean_up();
@@ -139,6 +143,16 @@ impl<T: Task> Trainer<T> {
         Ok(None)
     }
 
+    /// Checks after a failure that an asynchronous device has computed the weights. If the update of an earlier step failed,
+    /// everything that reads them fails, and no retry helps.
+    fn check_weights(&self, step: u64) -> Result<(), StepError> {
+        if self.config.async_errors && !gradients::is_written(&self.task) {
+            let reason = "the update of an earlier step was not computed".into();
+            return Err(StepError::WeightsLost { step, reason });
+        }
+        Ok(())
+    }
+
     /// Sums the gradients of all micro-batches, and takes the memory for their sum over all replicas.
     fn accumulated(
         &mut self,
@@ -148,11 +162,11 @@ impl<T: Task> Trainer<T> {
     ) -> Result<StepAccumulator, StepError> {
         let (step, names) = (request.step, || request.names());
         let computed = attempt(|| self.accumulate(request, check_each, failures));
-        let mut sums = computed.map_err(|reason| StepError::Device { step, names: names(), reason })??;
+        let mut sums = computed.map_err(|reason| StepError::of_device(step, names(), reason))??;
         let prepared = sums.prepare_join(&self.task, &*self.replica);
         prepared.map_err(|reason| match Fault::from_message(Stage::Accumulate, reason) {
             Fault::Memory(source) => StepError::OutOfMemory { step, names: names(), source },
-            Fault::Other(reason) => StepError::Device { step, names: names(), reason },
+            Fault::Other(cause, reason) => StepError::Device { step, names: names(), cause, reason },
         })?;
         Ok(sums)
     }
@@ -233,6 +247,7 @@ impl<T: Task> Trainer<T> {
                 continue;
             }
             let _retry = timing::enter(TimeOwner::Retry);
+            self.check_weights(request.step)?;
             // If several lanes moved buffers and only some failed, the buffers cannot be separated; models with such
             // buffers use one lane.
             if failed.len() == group.micro_batches.len() {
@@ -279,9 +294,9 @@ impl<T: Task> Trainer<T> {
                 failures.push(failure);
                 Ok(false)
             }
-            Err(Fault::Other(reason)) => {
+            Err(Fault::Other(cause, reason)) => {
                 let names = request.batch.names(micro_batch.range());
-                Err(StepError::Device { step: request.step, names, reason })
+                Err(StepError::Device { step: request.step, names, cause, reason })
             }
         }
     }
@@ -316,7 +331,11 @@ impl<T: Task> Trainer<T> {
         let job = MicroBatchJob {
             scale: self.scale.factor() / sums.weight(),
             key: self.config.key.with("step").at(step),
-            choice: self.governor.choice(batch.shape()).unwrap_or(self.config.choice),
+            choice: Choice {
+                // The scale of the loss goes with it.
+                precision: self.config.choice.precision,
+                ..self.governor.choice(batch.shape()).unwrap_or(self.config.choice)
+            },
             device: &self.device,
             gate: &self.watch,
             observer: self.observer.clone(),
@@ -345,8 +364,8 @@ impl<T: Task> Trainer<T> {
             match done.and_then(|done| sums.add(&self.task, &self.watch, (micro_batch, part), done)) {
                 Ok(()) => {}
                 Err(Fault::Memory(failure)) => failed.push((micro_batch, failure)),
-                Err(Fault::Other(reason)) => {
-                    return Err(StepError::Device { step, names: part.names(0..part.len()), reason });
+                Err(Fault::Other(cause, reason)) => {
+                    return Err(StepError::Device { step, names: part.names(0..part.len()), cause, reason });
                 }
             }
         }

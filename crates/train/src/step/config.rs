@@ -25,7 +25,8 @@ pub struct TrainerConfig {
     /// Most of Burn's CPU operations use one core; several micro-batches use the other cores. The result does not
     /// depend on timing, because gradients are added in the order of the micro-batches.
     pub lanes: usize,
-    /// Whether the device reports a failure only when a dependent value is read, as GPUs do. Default: false.
+    /// Whether the device reports a failure only when a dependent value is read. A trainer of a model on a GPU sets this
+    /// itself. Default: false.
     pub async_errors: bool,
     /// Treatment of an utterance that does not fit alone at any fallback level. Default: skip it.
     pub unfit: Unfit,

@@ -10,6 +10,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::{
     Batch, Choice, Key, MemoryGate, MicroBatch, OutOfMemory, SampleId, Stage, TimeOwner, TimeShares, timing,
 };
+use plimsoll_tape::failure::FailureCause;
 use plimsoll_tape::{Noise, Pass, PassObserver, StepLoss, Task, backward};
 
 use super::gradients::square_sum;
@@ -77,8 +78,9 @@ impl MicroBatchJob<'_> {
             };
             let threads: Vec<_> =
                 lanes.into_iter().zip(micro_batches).zip(parts.iter().map(|part| &**part)).map(start).collect();
-            let broken =
-                |panic: Box<dyn Any + Send>| (Err(Fault::Other(panic_message(&*panic))), TimeShares::default());
+            let broken = |panic: Box<dyn Any + Send>| {
+                (Err(Fault::Other(FailureCause::Other, panic_message(&*panic))), TimeShares::default())
+            };
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(broken)).unzip()
         });
         // Each lane has a clock of its own. What its owners took there, they took from computing, on average over the

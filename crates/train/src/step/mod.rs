@@ -22,7 +22,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage, TimeOwner, timing};
 use plimsoll_tape::gpu::CallCounter;
-use plimsoll_tape::{BufferSnapshot, PassObserver, Task, free_dropped_graphs};
+use plimsoll_tape::{BufferSnapshot, PassObserver, Task, check_device, free_dropped_graphs, is_host_device};
 
 use crate::attempt::attempt;
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
@@ -75,6 +75,7 @@ impl<T: Task> Trainer<T> {
     /// If the model has no parameters.
     pub fn new(task: T, config: TrainerConfig, governor: Governor) -> Self {
         let device = task.devices().into_iter().next().expect("a model has parameters");
+        let config = TrainerConfig { async_errors: config.async_errors || !is_host_device(&device), ..config };
         // Burn allocates a parameter at its first use, which would be between the tensors of the first micro-batches.
         // Allocated here they lie together, and the pages of a micro-batch become free again when it is done.
         task.visit(&mut InitializeParameters);
@@ -217,9 +218,10 @@ impl<T: Task> Trainer<T> {
         micro_batches: Option<&[MicroBatch]>,
         hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
+        check_device(&self.device)?;
         let step = self.optimizer.steps() + 1;
         // Whatever fails outside the guarded parts is an error of the device, and no update has begun.
-        let device = |reason| StepError::Device { step, names: batch.names(0..batch.len()), reason };
+        let device = |reason| StepError::of_device(step, batch.names(0..batch.len()), reason);
         let before = attempt(|| BufferSnapshot::from_module(&self.task)).map_err(device)?;
         // What an earlier step left over belongs to that step.
         let _ = self.first_not_finite();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::{Bytes, CollectiveError, MicroBatch, OutOfMemory, Stage};
+use plimsoll_tape::UnsupportedDevice;
+use plimsoll_tape::failure::{FailureCause, without_traces};
 use plimsoll_tape::gpu::Calls;
 
 /// Report of a completed step.
@@ -73,15 +75,20 @@ pub enum StepError {
         place: Option<String>,
     },
     /// The device failed for a reason other than memory.
-    #[error("the device failed in step {step}, with {}: {reason}", listed(names))]
+    #[error("the device failed in step {step}, with {}: {reason}{}", listed(names), advised(*cause))]
     Device {
         /// Number of the step.
         step: u64,
         /// Names of the utterances in the computation.
         names: Vec<String>,
+        /// Cause of the failure.
+        cause: FailureCause,
         /// Error message of the device.
         reason: String,
     },
+    /// The crates were built without the operations of the device.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedDevice),
     /// No utterance of the batch fits into memory even alone, so all were left out.
     #[error("no utterance of step {step} fits into memory, not even alone ({})", listed(names))]
     NothingFits {
@@ -142,10 +149,20 @@ pub enum StepError {
 }
 
 impl StepError {
+    /// Makes the error of a device from its message.
+    pub(crate) fn of_device(step: u64, names: Vec<String>, reason: String) -> Self {
+        Self::Device { step, names, cause: FailureCause::from_message(&reason), reason: without_traces(&reason) }
+    }
+
     /// Returns whether the device cannot be relied on after the error.
     pub(crate) fn is_of_device(&self) -> bool {
         matches!(self, Self::Device { .. } | Self::WeightsLost { .. } | Self::ReplicaLost { .. })
     }
+}
+
+/// Says what a person can do about a failure of the device.
+fn advised(cause: FailureCause) -> String {
+    cause.advice().map_or_else(String::new, |advice| format!("; {advice}"))
 }
 
 /// Names the place of the first value that is not finite, if it is known.

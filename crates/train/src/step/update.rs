@@ -81,7 +81,7 @@ impl<T: Task> Trainer<T> {
                 self.clean_up();
                 Some(match fault {
                     Fault::Memory(failure) => failure,
-                    Fault::Other(reason) => OutOfMemory { stage: Stage::Update, reason },
+                    Fault::Other(_, reason) => OutOfMemory { stage: Stage::Update, reason },
                 })
             }
         }

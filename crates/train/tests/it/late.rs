@@ -1,8 +1,11 @@
 //! Tests of devices that fail late: the failure shows when a value is read, and then every read fails.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use burn::module::{Module, ModuleMapper, Param, RunningState};
 use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
 use plimsoll_core::{BatchList, EndKind, HostBatch, Key, Position, error_chain};
+use plimsoll_tape::failure::FailureCause;
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, collect};
 use plimsoll_train::{
     CheckpointStore, Event, Governor, InferenceRunner, Limits, Run, RunOptions, Schedule, Score, StepError, TrainError,
@@ -136,4 +139,85 @@ fn a_failure_that_shows_at_the_read_of_the_norm_is_an_error_of_the_step() {
             assert!(collect(&trainer.task) == before && trainer.optimizer.steps() == 0);
         }
     }
+}
+
+/// A model whose every pass fails with the message of a device.
+#[derive(Module, Debug)]
+struct Refused {
+    scale: Param<Tensor<1>>,
+    #[module(skip)]
+    message: String,
+}
+
+impl Refused {
+    fn new(message: &str) -> Self {
+        let scale = Param::from_tensor(Tensor::ones([FEATURES], &Device::flex().autodiff()));
+        Self { scale, message: message.into() }
+    }
+}
+
+impl Task for Refused {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
+    /// Panics with the message, or as a device without memory if the weights were not computed.
+    fn loss(&self, batch: &TensorBatch, _: &Pass) -> StepLoss {
+        assert!(self.message.is_empty(), "{}", self.message);
+        let is_there = || self.scale.val().try_to_data().is_ok();
+        let is_there = catch_unwind(AssertUnwindSafe(is_there)).unwrap_or(false);
+        assert!(is_there, "out of device memory allocating 64 bytes");
+        let scale = self.scale.val().reshape([1, 1, FEATURES]);
+        StepLoss::new((batch.features.clone() * scale).square().sum())
+    }
+}
+
+fn late_config() -> TrainerConfig {
+    TrainerConfig { async_errors: true, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) }
+}
+
+#[test]
+fn a_kernel_that_cannot_run_ends_the_step_and_is_no_lack_of_memory() {
+    // As CubeCL 0.11 words them: a read names the bytes that are missing, and below it why they are.
+    for root in [
+        "A launch error happened\nCaused by:\n  A compilation error happened during launch\nCaused by:\n  ptxas refused it",
+        "A launch error happened\nCaused by:\n  Too many resources were requested during launch\nToo much shared memory \
+         requested.",
+    ] {
+        let message = format!(
+            "The bytes were never written (failure #3, still claiming 9 buffer(s))\n  skipped `Matmul`: it needed memory 4, \
+             which carried the failure\nCaused by:\n  {root}\nAsked at:\n   0: cubecl::read\n"
+        );
+        let mut trainer = Trainer::new(Refused::new(&message), late_config(), Governor::new(8));
+        let error = trainer.step(&batch(0..8, 6)).unwrap_err();
+        assert!(matches!(error, StepError::Device { step: 1, cause: FailureCause::Kernel, .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("this is no lack of memory") && text.contains("Matmul"), "{text}");
+        assert!(!text.contains("cubecl::read"), "{text}");
+    }
+}
+
+#[test]
+fn a_lost_device_is_named_with_a_way_on() {
+    let message = "The device is poisoned\nCaused by:\n  an illegal address";
+    let mut trainer = Trainer::new(Refused::new(message), late_config(), Governor::new(8));
+    let error = trainer.step(&batch(0..8, 6)).unwrap_err();
+    assert!(matches!(error, StepError::Device { cause: FailureCause::DeviceLost, .. }), "{error}");
+    assert!(error.to_string().contains("--resume"), "{error}");
+}
+
+#[test]
+fn an_update_that_was_not_computed_loses_the_weights_and_no_utterance() {
+    let mut trainer = Trainer::new(Refused::new(""), late_config(), Governor::new(8));
+    for _ in 0..4 {
+        trainer.step(&batch(0..8, 6)).unwrap();
+    }
+    // A device that had no memory in the update of step 4 says so when the weights are read.
+    let device = trainer.task.scale.val().device();
+    trainer.task.scale = Param::from_tensor(unreadable([FEATURES], &device));
+    let error = trainer.step(&batch(8..16, 6)).unwrap_err();
+    assert!(matches!(error, StepError::WeightsLost { step: 5, .. }), "{error}");
 }
