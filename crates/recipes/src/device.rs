@@ -6,6 +6,7 @@ use plimsoll_core::{
     SingleReplica, counted,
 };
 use plimsoll_memory::BackendRules;
+use plimsoll_monitor::doctor::KernelCache;
 use plimsoll_tape::gpu::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
 use plimsoll_train::{GpuReplica, HostReplica, Replica, ThreadReplica};
 
@@ -226,8 +227,23 @@ pub(crate) fn is_host(config: &DeviceConfig) -> bool {
     }
 }
 
+/// Returns the number of the CUDA GPU that `config` selects; `None` if it selects another device.
+pub(crate) fn cuda_index(config: &DeviceConfig) -> Option<usize> {
+    let is_cuda = match config.backend {
+        BackendChoice::Cuda => true,
+        BackendChoice::Auto => cfg!(feature = "cuda"),
+        BackendChoice::Cpu | BackendChoice::Wgpu => false,
+    };
+    is_cuda.then_some(config.index as usize)
+}
+
 /// Sets up GPUs as `config` asks, before the first device is opened.
 fn set_up(config: &DeviceConfig) {
+    let kernel_cache = (config.kernel_cache && !is_host(config)).then(|| {
+        let cache = KernelCache::for_process();
+        cache.remove_if_large();
+        cache.folder().to_owned()
+    });
     set_up_gpus(GpuSettings {
         persistent: match config.persistent_memory {
             PersistentMemoryChoice::Enabled => PersistentPool::Enabled,
@@ -241,6 +257,7 @@ fn set_up(config: &DeviceConfig) {
             TuningChoice::Extensive => Tuning::Extensive,
             TuningChoice::Full => Tuning::Full,
         },
+        kernel_cache,
     });
 }
 

@@ -55,6 +55,7 @@ impl EarlierRun {
                 (metadata.run, Some(metadata.tokenizer), metadata.features, None)
             }
             Task::Tts if files.kind().invalid()? == ParallelConfig::KIND => synthesizer::<ParallelConfig>(folder)?,
+            // Its metadata names the kind, and another kind is an error.
             Task::Tts => synthesizer::<SynthesizerConfig>(folder)?,
             Task::Vocoder => vocoder(folder)?,
         };

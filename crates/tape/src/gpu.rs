@@ -10,8 +10,10 @@ pub use calls::{CallCounter, Calls};
 pub use kernel_clock::KernelClock;
 pub use timings::KernelTime;
 
+use std::path::PathBuf;
+
 /// Settings of GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuSettings {
     /// Use of the pool for lasting tensors.
     pub persistent: PersistentPool,
@@ -20,6 +22,9 @@ pub struct GpuSettings {
     pub has_async_allocator: bool,
     /// How many kernels are tried when an operation meets new sizes.
     pub tuning: Tuning,
+    /// Folder for compiled kernels and for the results of tuning, which later processes then take from it. With `None`,
+    /// `cubecl.toml` says where results of tuning are kept, and whether compiled kernels are.
+    pub kernel_cache: Option<PathBuf>,
 }
 
 /// How many kernels a GPU tries for an operation that meets new sizes; the fastest one is used from then on.
@@ -68,6 +73,7 @@ pub fn set_up_gpus(settings: GpuSettings) {
 #[cfg(feature = "cube")]
 fn set_up(settings: GpuSettings) {
     use cubecl_server::config::autotune::AutotuneLevel;
+    use cubecl_server::config::cache::CacheConfig;
     use cubecl_server::config::memory::{CudaAllocator, PersistentMemory};
     use cubecl_server::config::{CubeClRuntimeConfig, RuntimeConfig};
 
@@ -86,6 +92,10 @@ fn set_up(settings: GpuSettings) {
         Tuning::Minimal => config.autotune.level = AutotuneLevel::Minimal,
         Tuning::Extensive => config.autotune.level = AutotuneLevel::Extensive,
         Tuning::Full => config.autotune.level = AutotuneLevel::Full,
+    }
+    if let Some(folder) = settings.kernel_cache {
+        config.compilation.cache = true;
+        config.environment.path = CacheConfig::Directory(folder);
     }
     CubeClRuntimeConfig::try_set(config);
 }

@@ -127,8 +127,12 @@ section! {
         /// waiting; the driver may keep more memory). A plan of memory assumes `sync`.
         cuda_allocator: CudaAllocatorChoice = CudaAllocatorChoice::Sync, Kind::OneOf(CudaAllocatorChoice::NAMES);
         /// How many kernels a GPU tries when an operation meets new sizes: `minimal` (starts fastest), `balanced`, `extensive` or
-        /// `full`. The fastest kernel is used from then on. Tuning cannot be turned off.
+        /// `full`. The fastest kernel is used from then on. Only a program that was built with the feature `tuning` tries
+        /// kernels; that takes minutes at the first start.
         tuning: TuningChoice = TuningChoice::Balanced, Kind::OneOf(TuningChoice::NAMES);
+        /// Whether compiled kernels of a GPU are kept on disk. A second start then takes seconds.
+        /// They are in `plimsoll/kernels` in the cache folder of the user; `doctor` shows the file.
+        kernel_cache: bool = true, Kind::Bool;
     }
 }
 

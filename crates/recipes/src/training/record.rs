@@ -132,7 +132,7 @@ impl<'a> RunRecorder<'a> {
         let curves = TensorBoardFile::create(&folder.path().join("tensorboard"), state.step).failed()?;
         let hop_seconds = plan.features.hop_length as f64 / f64::from(plan.features.sample_rate);
         display.start(state.step);
-        let cuda_index = plan.device.strip_prefix("CUDA device ").and_then(|index| index.parse().ok());
+        let cuda_index = crate::device::cuda_index(&plan.config.device);
         let samples = if is_host { None } else { RunSamples::start(folder.path(), cuda_index).ok() };
         let (step, totals) = (state.step, Totals::default());
         Ok(Self {

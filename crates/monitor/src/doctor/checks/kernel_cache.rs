@@ -1,7 +1,7 @@
-//! Check of the file in which CubeCL keeps the results of tuning kernels.
+//! Check of the file in which CubeCL keeps compiled kernels and the results of tuning them.
 
 use std::collections::BTreeSet;
-use std::fs::{File, metadata};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use super::temp_file::TempFile;
 use crate::doctor::check::{CheckContext, Outcome};
 use crate::doctor::facts::{KernelCache, MachineFacts, nearest_existing};
 
-/// Start of the name of each table of results. The version of CubeCL follows, and a slash.
-const TABLE: &[u8] = b"autotune/";
+/// Starts of the names of the tables of compiled kernels and of results of tuning. The version of CubeCL follows, and a slash.
+const TABLES: [&[u8]; 2] = [b"cuda/", b"autotune/"];
+/// Length of the longest start.
+const LONGEST: usize = TABLES[1].len();
 /// Largest number of characters of a version.
 const VERSION_MAX: usize = 32;
 /// Bytes of one read.
 const CHUNK: usize = 1 << 20;
-/// Size from which the file holds much that no kernel of today needs: one machine writes some MiB for a model.
-const SIZE_WARN: Bytes = Bytes::gib(2);
 /// Endings of the files beside the cache that belong to it: the write-ahead log of its database.
 const LOG: &str = "-wal";
 
@@ -35,10 +35,10 @@ pub(super) struct CacheState {
     pub(super) versions: BTreeSet<String>,
 }
 
-/// Checks that the results of tuning are kept, and who wrote them.
+/// Checks that compiled kernels are kept, and who wrote them.
 pub(super) fn kernel_cache(facts: &MachineFacts, options: &DoctorOptions, context: &CheckContext) -> Outcome {
     match options.device {
-        Some(DeviceKind::Cpu) => return Outcome::skip("the CPU backend tunes no kernels"),
+        Some(DeviceKind::Cpu) => return Outcome::skip("the CPU backend compiles no kernels"),
         Some(_) => {}
         None if facts.machine.no_gpu.is_some() => return Outcome::skip(NO_GPU),
         None => {}
@@ -50,9 +50,8 @@ pub(super) fn kernel_cache(facts: &MachineFacts, options: &DoctorOptions, contex
 impl CacheState {
     /// Reads the state of the file at `path`. Looking for versions ends when half of the time is over.
     pub(super) fn read(path: &Path, context: &CheckContext) -> Self {
-        let size_of = |path: &Path| metadata(path).ok().map(|file| file.len());
         let log = with_ending(path, LOG);
-        let size = size_of(path).map(|size| Bytes(size + size_of(&log).unwrap_or(0)));
+        let size = KernelCache { file: path.into(), is_disabled: false }.size();
         let mut versions = BTreeSet::new();
         for path in [path, &log] {
             // A file that cannot be read names no version.
@@ -81,7 +80,7 @@ pub(super) fn judge(cache: &KernelCache, state: &CacheState, own: Option<&str>) 
     } else if let Err(error) = written {
         let fix = "make the folder writable, or choose another in cubecl.toml: `[environment]` with `path = { directory = \
                    \"/a/folder\" }`";
-        findings.warn(format!("cannot write {shown}: {error}, so each start tunes its kernels again"), fix);
+        findings.warn(format!("cannot write {shown}: {error}, so each start compiles its kernels again"), fix);
     }
     let of_others = !versions.is_empty() && own.is_some_and(|own| !versions.contains(own));
     let list = versions.iter().cloned().collect::<Vec<_>>().join(", ");
@@ -89,14 +88,11 @@ pub(super) fn judge(cache: &KernelCache, state: &CacheState, own: Option<&str>) 
         let text = format!("{shown} is from CubeCL {list}, and this program has {}", own.unwrap_or_default());
         findings.warn(
             text,
-            "no action is needed: the first run tunes its kernels again; remove the file to free its space",
+            "no action is needed: the first run tunes and compiles its kernels again; remove the file to free its space",
         );
     }
-    if let Some(size) = size.filter(|size| *size > SIZE_WARN) {
-        findings.warn(format!("{shown} has {size}"), "remove the file: the next run makes a new one");
-    }
     findings.or(Outcome::pass(match size {
-        None => format!("{shown} can be written; the first run tunes its kernels"),
+        None => format!("{shown} can be written; the first run compiles and tunes its kernels"),
         Some(size) if list.is_empty() => format!("{shown}, {size}"),
         Some(size) => format!("{shown}, {size}, from CubeCL {list}"),
     }))
@@ -111,14 +107,16 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 /// Finds the versions in the names of the tables. The file is a database that keeps names as they are.
 fn find_versions(mut file: impl Read, versions: &mut BTreeSet<String>, context: &CheckContext) -> io::Result<()> {
     let half = context.remaining() / 2;
-    let overlap = TABLE.len() + VERSION_MAX + 1;
+    let overlap = LONGEST + VERSION_MAX + 1;
     let mut buffer = Vec::with_capacity(CHUNK + overlap);
     loop {
         let kept = buffer.len().min(overlap);
         buffer.drain(..buffer.len() - kept);
         let read = file.by_ref().take(CHUNK as u64).read_to_end(&mut buffer)?;
-        let starts = buffer.windows(TABLE.len()).enumerate().filter(|(_, window)| *window == TABLE);
-        versions.extend(starts.filter_map(|(at, _)| version(&buffer[at + TABLE.len()..])));
+        for table in TABLES {
+            let starts = buffer.windows(table.len()).enumerate().filter(|(_, window)| *window == table);
+            versions.extend(starts.filter_map(|(at, _)| version(&buffer[at + table.len()..])));
+        }
         if read == 0 || context.remaining() < half {
             return Ok(());
         }

@@ -63,7 +63,7 @@ const CHECKS_WITH_OPTIONS: [(&str, &str, JudgeWithOptions); 8] = [
     ("libdevice", "functions of the CUDA toolkit", |facts, options, _| {
         libraries::libdevice(facts, options.cuda_backend)
     }),
-    ("kernel-cache", "cache of kernel tuning", kernel_cache::kernel_cache),
+    ("kernel-cache", "cache of kernels", kernel_cache::kernel_cache),
     ("clock", "clocks", |_, options, _| clock::clock(options.checkpoint_folder.as_deref())),
     ("disk-space", "free space for checkpoints", |_, options, _| {
         disk::space(options.checkpoint_folder.as_deref(), options.checkpoint)

@@ -139,7 +139,7 @@ fn the_checks_of_a_program_have_a_page_and_names() {
     let facts = with_gpus(&gpus);
     let precision = Some(plimsoll_core::Precision::Bf16);
     let options = DoctorOptions { precision, replicas: Some(2), cuda_backend: true, ..DoctorOptions::default() };
-    let cache = KernelCache { file: "/home/ann/.cache/cubecl/default.db".into(), is_disabled: false };
+    let cache = KernelCache { file: "/home/ann/.cache/plimsoll/kernels/default.db".into(), is_disabled: false };
     let versions = ["0.10.0".to_owned()].into();
     let state = kernel_cache::CacheState { written: Ok(()), size: Some(Bytes::mib(6)), versions };
     let outcomes = [

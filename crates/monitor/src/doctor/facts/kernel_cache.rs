@@ -1,9 +1,10 @@
-//! Where CubeCL, the compiler of GPU kernels, keeps the results of tuning them.
+//! Where CubeCL, the compiler of GPU kernels, keeps compiled kernels and the results of tuning them.
 
 use std::collections::BTreeMap;
-use std::fs::read_to_string;
+use std::fs::{metadata, read_to_string, remove_file};
 use std::path::{Path, PathBuf};
 
+use plimsoll_core::Bytes;
 use serde::Deserialize;
 
 /// Names of the settings of CubeCL, from the current folder upwards. The first that can be read counts.
@@ -13,10 +14,17 @@ const FILES_OF_BURN: [&str; 2] = ["burn.toml", "Burn.toml"];
 /// Section of CubeCL in the settings of Burn.
 const SECTION: &str = "cubecl";
 
-/// File in which CubeCL keeps the results of tuning kernels.
+/// Endings of the files of the database: itself, its write-ahead log, and the index of the log.
+const ENDINGS: [&str; 3] = ["", "-wal", "-tshm"];
+/// Size from which a run begins a new file. One build of a program writes some 20 MiB for a model, and no other build reads
+/// its kernels.
+const SIZE_MAX: Bytes = Bytes::gib(1);
+
+/// File in which CubeCL keeps compiled kernels and the results of tuning them.
 ///
-/// Its place follows the rules of `cubecl-environment` 0.11: a file for each named environment, in the folder `target` of
-/// the outermost workspace around the current folder, or else in the cache folder of the user.
+/// There is a file for each named environment of CubeCL. It is in the cache folder of the user, unless `cubecl.toml` names
+/// another folder. Several processes can use it at the same time; kernels of another build of the program or for another
+/// GPU have other keys in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCache {
     /// Path of the file. It may not exist yet.
@@ -56,15 +64,53 @@ enum Place {
 }
 
 impl KernelCache {
+    /// Finds the file for this process.
+    pub fn for_process() -> Self {
+        let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+        let variables = std::env::vars_os().map(|(key, value)| (text(key), text(value))).collect();
+        Self::find(&variables, &std::env::current_dir().unwrap_or_default(), &std::env::temp_dir())
+    }
+
+    /// Returns the folder of the file.
+    pub fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(&self.file)
+    }
+
+    /// Computes the size of the file with the log of its database; `None` if there is no file.
+    pub fn size(&self) -> Option<Bytes> {
+        let size = |ending: &&str| metadata(self.part(ending)).ok().map(|file| file.len());
+        let main = size(&ENDINGS[0])?;
+        Some(Bytes(main + ENDINGS[1..].iter().filter_map(size).sum::<u64>()))
+    }
+
+    /// Removes the file if it is larger than 1 GiB, and returns whether it did. A process that has it open keeps it until the
+    /// process ends.
+    pub fn remove_if_large(&self) -> bool {
+        self.remove_above(SIZE_MAX)
+    }
+
+    fn remove_above(&self, most: Bytes) -> bool {
+        let is_large = self.size().is_some_and(|size| size > most);
+        is_large && ENDINGS.iter().rev().fold(false, |_, ending| remove_file(self.part(ending)).is_ok())
+    }
+
+    /// Returns the path of a file of the database.
+    fn part(&self, ending: &str) -> PathBuf {
+        let mut name = self.file.as_os_str().to_owned();
+        name.push(ending);
+        name.into()
+    }
+
     /// Finds the file for a process that starts in `current`.
     pub(super) fn find(variables: &BTreeMap<String, String>, current: &Path, temp: &Path) -> Self {
         let Settings { environment: Environment { name, path }, autotune } = Settings::read(current);
         let name = variables.get("CUBECL_ENVIRONMENT").cloned().or(name).unwrap_or_default();
-        let user = || user_cache(variables).unwrap_or_else(|| temp.into()).join("cubecl");
         let folder = match path {
             Place::Local => current.into(),
-            Place::Target => target_folder(current).unwrap_or_else(user),
-            Place::Global => user(),
+            // CubeCL's default is the folder of the build, where each working tree would compile its own.
+            Place::Target | Place::Global => {
+                user_cache(variables).unwrap_or_else(|| temp.into()).join("plimsoll/kernels")
+            }
             Place::Directory(folder) => current.join(folder),
         };
         let is_disabled = match variables.get("CUBECL_AUTOTUNE_CACHE").map(String::as_str) {
@@ -88,12 +134,6 @@ impl Settings {
         };
         current.ancestors().find_map(in_folder).unwrap_or_default()
     }
-}
-
-/// Returns the folder of the cache in the outermost workspace around `current`; `None` outside of every workspace.
-fn target_folder(current: &Path) -> Option<PathBuf> {
-    let root = current.ancestors().filter(|folder| folder.join("Cargo.toml").exists()).last()?;
-    Some(root.join("target/environment"))
 }
 
 /// Returns the folder for caches of this user (XDG Base Directory Specification).
@@ -123,20 +163,30 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn the_file_is_in_the_workspace_or_in_the_cache_of_the_user() {
+    fn the_file_is_in_the_cache_folder_of_the_user() {
         let folder = tempfile::tempdir().unwrap();
-        let inner = folder.path().join("a/b");
-        std::fs::create_dir_all(&inner).unwrap();
         let home = [("HOME", "/home/ann")];
-        assert_eq!(find(&inner, &home).file, Path::new("/home/ann/.cache/cubecl/default.db"));
-        assert_eq!(find(&inner, &[("XDG_CACHE_HOME", "/c")]).file, Path::new("/c/cubecl/default.db"));
-        assert_eq!(find(&inner, &[("XDG_CACHE_HOME", "c")]).file, Path::new("/tmp/cubecl/default.db"));
-        // The outermost workspace counts.
-        for part in ["a/b", "a", ""] {
-            let root = folder.path().join(part);
-            std::fs::write(root.join("Cargo.toml"), "").unwrap();
-            assert_eq!(find(&inner, &home).file, root.join("target/environment/default.db"));
+        // A workspace around the current folder changes nothing.
+        std::fs::write(folder.path().join("Cargo.toml"), "").unwrap();
+        let find = |variables: &[(&str, &str)]| find(folder.path(), variables).file;
+        assert_eq!(find(&home), Path::new("/home/ann/.cache/plimsoll/kernels/default.db"));
+        assert_eq!(find(&[("XDG_CACHE_HOME", "/c")]), Path::new("/c/plimsoll/kernels/default.db"));
+        assert_eq!(find(&[("XDG_CACHE_HOME", "c")]), Path::new("/tmp/plimsoll/kernels/default.db"));
+    }
+
+    #[test]
+    fn a_large_file_is_removed_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = KernelCache { file: folder.path().join("default.db"), is_disabled: false };
+        assert!(!cache.remove_if_large() && cache.size().is_none(), "there is no file");
+        for (ending, bytes) in ["", "-wal", "-tshm"].into_iter().zip([10, 20, 30]) {
+            std::fs::write(cache.part(ending), vec![0; bytes]).unwrap();
         }
+        std::fs::write(folder.path().join("other.db"), "").unwrap();
+        assert_eq!(cache.size(), Some(Bytes(60)));
+        assert!(!cache.remove_above(Bytes(60)));
+        assert!(cache.remove_above(Bytes(59)));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the log goes too, other files stay");
     }
 
     #[test]
@@ -148,19 +198,37 @@ mod tests {
         let check = |name: &str, text: &str, pairs: &[(&str, &str)], file: PathBuf, is_disabled| {
             std::fs::write(folder.path().join(name), text).unwrap();
             assert_eq!(find(&inner, pairs), KernelCache { file, is_disabled }, "{name} {text}");
-            std::fs::remove_file(folder.path().join(name)).unwrap();
+            remove_file(folder.path().join(name)).unwrap();
         };
         let (home, env) = (("HOME", "/h"), "[environment]\npath = ");
         let own = "cubecl.toml";
         check(own, &format!("{env}\"local\"\n"), &[home], inner.join("default.db"), false);
-        check(own, &format!("{env}\"global\"\nname = \"h100\"\n"), &[home], "/h/.cache/cubecl/h100.db".into(), false);
+        check(
+            own,
+            &format!("{env}\"global\"\nname = \"h100\"\n"),
+            &[home],
+            "/h/.cache/plimsoll/kernels/h100.db".into(),
+            false,
+        );
         check(own, &format!("{env}{{ directory = \"/x\" }}\n"), &[home], "/x/default.db".into(), false);
         check("burn.toml", "[cubecl.environment]\npath = { directory = \"/x\" }\n", &[], "/x/default.db".into(), false);
-        check(own, "[autotune]\ndisable_cache = true\n", &[home], "/h/.cache/cubecl/default.db".into(), true);
+        check(own, "[autotune]\ndisable_cache = true\n", &[home], "/h/.cache/plimsoll/kernels/default.db".into(), true);
         let on = ("CUBECL_AUTOTUNE_CACHE", "on");
-        check(own, "[autotune]\ndisable_cache = true\n", &[home, on], "/h/.cache/cubecl/default.db".into(), false);
+        check(
+            own,
+            "[autotune]\ndisable_cache = true\n",
+            &[home, on],
+            "/h/.cache/plimsoll/kernels/default.db".into(),
+            false,
+        );
         let (off, named) = (("CUBECL_AUTOTUNE_CACHE", "0"), ("CUBECL_ENVIRONMENT", "../a b"));
-        check(own, "not = toml = at all", &[home, off, named], "/h/.cache/cubecl/.._a_b.db".into(), true);
-        check("other.toml", "", &[home, ("CUBECL_ENVIRONMENT", "..")], "/h/.cache/cubecl/default.db".into(), false);
+        check(own, "not = toml = at all", &[home, off, named], "/h/.cache/plimsoll/kernels/.._a_b.db".into(), true);
+        check(
+            "other.toml",
+            "",
+            &[home, ("CUBECL_ENVIRONMENT", "..")],
+            "/h/.cache/plimsoll/kernels/default.db".into(),
+            false,
+        );
     }
 }
