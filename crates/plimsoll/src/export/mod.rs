@@ -94,7 +94,12 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
         ParallelConfig::KIND => write::<ParallelConfig>(args),
         VocoderMetadata::KIND => vocoder::write(args),
-        _ => write::<RecognizerConfig>(args),
+        RecognizerConfig::KIND => write::<RecognizerConfig>(args),
+        found => {
+            let message =
+                format!("{} holds a model of the kind `{found}`, which this version does not know", run.0.display());
+            Err(Failure::invalid(message, "export it with the version of Plimsoll that trained it"))
+        }
     }
 }
 

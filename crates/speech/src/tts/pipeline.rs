@@ -161,7 +161,8 @@ impl SpeechPipeline {
     pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         match ModelFolder(folder).kind()?.as_str() {
             ParallelConfig::KIND => Self::load_family::<ParallelConfig>(folder, device),
-            _ => Self::load_family::<SynthesizerConfig>(folder, device),
+            SynthesizerConfig::KIND => Self::load_family::<SynthesizerConfig>(folder, device),
+            found => Err(ModelError::Kind { folder: folder.into(), found: found.into(), wanted: "a synthesizer" }),
         }
     }
 
