@@ -134,19 +134,29 @@ fn optimized_configurations_fit_in_tight_and_in_large_budgets() {
 /// Validation attends for 256 queries at a time, so long recordings refuse no small budget.
 #[test]
 fn recordings_of_two_minutes_fit_3_gib_and_more() {
+    check_two_minutes(&[6, 12, 24]);
+}
+
+#[test]
+fn long_recordings_of_two_minutes_fit_every_half_gib_from_3_on() {
+    check_two_minutes(&(6..=24).collect::<Vec<_>>());
+}
+
+/// Checks plans for recordings of two minutes within budgets of these halves of a GiB.
+fn check_two_minutes(halves: &[u64]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/asr/konkani_base.toml");
     let mut config = loaded(&path).config;
     config.data.max_seconds = Seconds(120.0);
     let builder = DemandBuilder::from_config(config).unwrap();
-    with_model!(&builder.model, model => check_long_recordings(model, &builder));
+    with_model!(&builder.model, model => check_long_recordings(model, &builder, halves));
 }
 
-/// Checks that `builder` is planned for budgets from 3 to 12 GiB, and that more memory slows no plan.
-fn check_long_recordings<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder) {
+/// Checks that `builder` is planned for budgets of these halves of a GiB, and that more memory slows no plan.
+fn check_long_recordings<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, halves: &[u64]) {
     let target = |budget: Bytes| targets(&[format!("{} B", budget.0)], &DeviceConfig::default()).unwrap().remove(0);
     let model = MemoryModel::new(subject, builder.as_written(&target(Bytes::gib(3)))).unwrap();
     let mut before = f64::INFINITY;
-    for budget in (6..=24).map(|halves| Bytes::mib(512 * halves)) {
+    for budget in halves.iter().map(|halves| Bytes::mib(512 * halves)) {
         let plans = builder.plans(&model, &target(budget)).unwrap();
         let plan = plans.used().unwrap_or_else(|error| panic!("{budget}: {error}"));
         assert!(plan.peak <= budget, "{budget}: {}", plan.peak);

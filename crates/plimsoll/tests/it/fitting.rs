@@ -39,7 +39,7 @@ fn memtest_prints_plan_for_each_gpu() {
 #[test]
 fn memtest_distinguishes_as_written_from_at_best() {
     let dir = TestFolder::new();
-    let fixed = ["--gpu", "560MiB", "--set", "training.micro_batch=8"];
+    let fixed = ["--gpu", "552MiB", "--set", "training.micro_batch=8"];
     let (code, found) = verdict(&dir, &fixed);
     assert_eq!(code, Some(0));
     let gpu = &found["cards"][0];
@@ -58,7 +58,7 @@ fn memtest_exits_3_and_names_what_would_fit() {
     let fixed =
         ["--set", "training.optimizer_state=full", "--set", "model.d_model=512", "--set", "model.encoder_layers=12"];
     let (mut advised, mut refused) = (0, 0);
-    for size in ["514MiB", "700MiB", "900MiB", "1100MiB", "1300MiB"] {
+    for size in ["514MiB", "900MiB", "1300MiB"] {
         let args = [&["--gpu", size, "--set", "training.precision=fp32"], &fixed[..]].concat();
         let (code, found) = verdict(&dir, &args);
         let gpu = &found["cards"][0];
@@ -208,19 +208,35 @@ fn mebibytes_after(before: &str, text: &str) -> Option<f64> {
 /// On the CPU the process needs memory beside the model, so small limits show whether all commands count it.
 #[test]
 fn commands_plan_the_same_on_the_cpu() {
-    let dir = TestFolder::new();
-    dir.run(&["corpus", "make", "--out", "speech", "--utterances", "24", "--speakers", "4"]).success();
-    let configs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
-    let cases: [(&str, &[&str], &[&str]); 6] = [
+    let (fitting, refused) = plan_with_all_commands(&[
+        ("toy_asr", &["40MiB", "160MiB"], &[]),
+        ("toy_asr", &["70MiB"], &["--set", "model.conv_norm=batch"]),
+        ("toy_tts", &["150MiB"], &["--set", "training.micro_batch=4"]),
+    ]);
+    assert!(fitting > 1 && refused > 0, "{fitting} fit and {refused} do not");
+}
+
+#[test]
+fn long_commands_plan_the_same_on_the_cpu() {
+    let (fitting, refused) = plan_with_all_commands(&[
         ("toy_asr", &["40MiB", "160MiB"], &[]),
         ("toy_asr", &["70MiB"], &["--set", "model.conv_norm=batch"]),
         ("toy_asr", &["110MiB"], &["--set", "device.replicas=2"]),
         ("toy_asr", &["100MiB"], &["--set", "training.micro_batch=4"]),
         ("toy_tts", &["150MiB", "300MiB"], &[]),
         ("toy_vocoder", &["300MiB"], &[]),
-    ];
+    ]);
+    assert!(fitting > 7 && refused > 0, "{fitting} fit and {refused} do not");
+}
+
+/// Compares what `memtest`, `train` and `optimize` plan: for each configuration its memory limits, and further flags. Returns
+/// how many limits are enough and how many are not.
+fn plan_with_all_commands(cases: &[(&str, &[&str], &[&str])]) -> (usize, usize) {
+    let dir = TestFolder::new();
+    dir.run(&["corpus", "make", "--out", "speech", "--utterances", "24", "--speakers", "4"]).success();
+    let configs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
     let (mut fitting, mut refused) = (0, 0);
-    for (config, limits, more) in cases {
+    for &(config, limits, more) in cases {
         let config = format!("{configs}/{config}.toml");
         // The toys without a limit, too.
         for limit in limits.iter().map(Some).chain(more.is_empty().then_some(None)) {
@@ -251,7 +267,7 @@ fn commands_plan_the_same_on_the_cpu() {
             }
         }
     }
-    assert!(fitting > 7 && refused > 0, "{fitting} fit and {refused} do not");
+    (fitting, refused)
 }
 
 #[test]
