@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::Misuse;
-use crate::cargo::{become_program, build_executable, root};
+use crate::build::build_executable;
+use crate::cargo::{become_program, root};
 
 struct Bench {
     name: String,

@@ -1,12 +1,12 @@
 //! Cargo called from inside `cargo run`: the same fingerprints as if a person had called it.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal, Read, Write};
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 /// Returns the root of the workspace. `cargo run` is asked first, so that a moved checkout is still found.
 pub(crate) fn root() -> PathBuf {
@@ -84,76 +84,6 @@ pub(crate) fn has_command(name: &str) -> bool {
     ask.status().is_ok_and(|status| status.success())
 }
 
-/// Builds one executable and returns its path, or the exit code of cargo if the build fails. Prints nothing when the
-/// executable was up to date.
-pub(crate) fn build_executable<S: AsRef<OsStr>>(args: &[S]) -> Result<Result<PathBuf, ExitCode>> {
-    let mut command = cargo();
-    command.arg("build").args(args).arg("--message-format=json-render-diagnostics");
-    if io::stderr().is_terminal() {
-        // Through the pipe cargo would show neither its bar nor its colors.
-        command.env("CARGO_TERM_PROGRESS_WHEN", "always").env("CARGO_TERM_PROGRESS_WIDTH", "80");
-        if env::var_os("CARGO_TERM_COLOR").is_none() {
-            command.env("CARGO_TERM_COLOR", "always");
-        }
-    }
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start cargo")?;
-    let stderr = child.stderr.take().expect("stderr was piped above");
-    let relay = std::thread::spawn(move || relay_without_finish(stderr, io::stderr()));
-    let mut messages = String::new();
-    child.stdout.take().expect("stdout was piped above").read_to_string(&mut messages).context("cannot read cargo")?;
-    let status = child.wait().context("cannot wait for cargo")?;
-    relay.join().expect("the relay does not panic").context("cannot show what cargo says")?;
-    if !status.success() {
-        return Ok(Err(code_of(status)));
-    }
-    match messages.lines().rev().find_map(executable) {
-        Some(path) => Ok(Ok(path)),
-        None => bail!("cargo built no executable"),
-    }
-}
-
-/// Copies cargo's output, except the line that says that cargo has finished, so that the output of the program follows.
-fn relay_without_finish(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
-    let (mut buffer, mut line) = ([0; 4096], Vec::new());
-    loop {
-        let n_bytes = from.read(&mut buffer)?;
-        if n_bytes == 0 {
-            return to.write_all(&line);
-        }
-        for &byte in &buffer[..n_bytes] {
-            line.push(byte);
-            if byte == b'\n' || byte == b'\r' {
-                let text = String::from_utf8_lossy(&line);
-                match text.split_once("Finished") {
-                    // What stands before it may be the order to wipe the progress bar off.
-                    Some((before, after)) if after.contains(" profile [") => {
-                        to.write_all(before.trim_end_matches(' ').as_bytes())?;
-                        to.write_all(if before.contains('\x1b') { b"\x1b[0m" } else { b"" })?;
-                    }
-                    _ => to.write_all(&line)?,
-                }
-                line.clear();
-            }
-        }
-        to.flush()?;
-    }
-}
-
-/// Finds the path of the built executable in one of cargo's JSON messages; `None` if the message has none. A single
-/// field is no reason to build a JSON library.
-fn executable(message: &str) -> Option<PathBuf> {
-    let (_, rest) = message.split_once(r#""executable":""#)?;
-    let mut path = String::new();
-    let mut chars = rest.chars();
-    loop {
-        match chars.next()? {
-            '"' => return Some(path.into()),
-            '\\' => path.push(chars.next()?),
-            char => path.push(char),
-        }
-    }
-}
-
 /// Returns the exit code of a finished child; 1 when a signal ended the child.
 pub(crate) fn code_of(status: ExitStatus) -> ExitCode {
     ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
@@ -161,20 +91,20 @@ pub(crate) fn code_of(status: ExitStatus) -> ExitCode {
 
 /// Replaces this process by `program`, so that signals and the exit code are the program's.
 pub(crate) fn become_program(program: &Path, args: &[OsString]) -> Result<ExitCode> {
-    become_program_with(program, args, &[])
+    become_command(call_of(program, args))
 }
 
-/// Replaces this process by `program` with these variables in its environment.
-pub(crate) fn become_program_with(
-    program: &Path,
-    args: &[OsString],
-    variables: &[(&str, OsString)],
-) -> Result<ExitCode> {
+/// Makes the command that runs `program` as if a person had called it.
+pub(crate) fn call_of(program: &Path, args: &[OsString]) -> Command {
     let mut command = Command::new(program);
     command.args(args);
     forget_xtask(&mut command);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
-    start(&mut command).with_context(|| format!("cannot start {}", program.display()))
+    command
+}
+
+/// Replaces this process by the one that `command` starts.
+pub(crate) fn become_command(mut command: Command) -> Result<ExitCode> {
+    start(&mut command).with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
 #[cfg(unix)]
@@ -192,37 +122,6 @@ fn start(command: &mut Command) -> io::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_the_executable_in_a_message() {
-        let check = |message: &str, expected: Option<&str>| {
-            assert_eq!(executable(message), expected.map(PathBuf::from), "{message}");
-        };
-        check(
-            r#"{"reason":"compiler-artifact","executable":"/t/debug/plimsoll","fresh":true}"#,
-            Some("/t/debug/plimsoll"),
-        );
-        check(r#"{"executable":"C:\\t\\plimsoll.exe","fresh":true}"#, Some(r"C:\t\plimsoll.exe"));
-        check(r#"{"reason":"compiler-artifact","executable":null}"#, None);
-        check(r#"{"reason":"build-finished","success":true}"#, None);
-    }
-
-    #[test]
-    fn leaves_out_the_finish_alone() {
-        let check = |said: &str, shown: &str| {
-            let mut out = Vec::new();
-            relay_without_finish(said.as_bytes(), &mut out).expect("memory takes every byte");
-            assert_eq!(String::from_utf8_lossy(&out), shown, "{said:?}");
-        };
-        check("    Finished `dev` profile [optimized] target(s) in 0.1s\n", "");
-        check("   Compiling core v0.1.0\n    Finished `dev` profile [x]\n", "   Compiling core v0.1.0\n");
-        check("warning: Finished is a word\n", "warning: Finished is a word\n");
-        check(
-            " Building [=> ] 1/2\r\x1b[K\x1b[1m    Finished\x1b[0m `dev` profile [x]\n",
-            " Building [=> ] 1/2\r\x1b[K\x1b[1m\x1b[0m",
-        );
-        check("error: no newline", "error: no newline");
-    }
 
     #[test]
     fn knows_which_variables_are_about_xtask() {

@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use crate::Misuse;
 use crate::backend::{self, nvidia_answers};
-use crate::cargo::{become_program, build_executable, target_dir};
+use crate::build::build_executable;
+use crate::cargo::{become_program, target_dir};
 use crate::help;
 
 /// Runs `plimsoll` with these arguments, unchanged, in the current folder of the user.
@@ -48,7 +49,7 @@ fn announce_first_cuda_build() {
     eprintln!(
         "\
 The program has not been built for NVIDIA GPUs here yet.
-The first CUDA build takes 20 to 30 minutes, later ones seconds. An interrupted one goes on where it stopped.
+The first CUDA build takes long, later ones seconds. An interrupted one goes on where it stopped.
 To start at once on the CPU, add `--backend cpu` to the same command.
 `cargo xtask cuda check` lists what such a build needs, and `cargo xtask cuda setup` makes it.
 "

@@ -21,6 +21,7 @@ Commands of the program (add --help to any of them for its options):
 const END: &str = "
 Commands for work on the code:
   test [--long] [ARGS]          run every test; ARGS go to the runner (a name, -p CRATE)
+  test --paper-gpu              train for a few steps on a GPU that does not exist (with the CUDA build)
   tidy [PATH]                   check the rules that no compiler knows; PATH shows one file or folder
   ci [--cuda]                   run all that must pass before a change goes in, cheapest first; with --cuda check only
                                 the types and lints of the build with CUDA
@@ -36,7 +37,7 @@ Commands for work on the code:
 
 Where to run: --backend auto|cpu|cuda|wgpu, with the commands that compute.
   auto (the default) takes CUDA when an NVIDIA driver answers, and the CPU otherwise.
-  The first CUDA build takes 20 to 30 minutes; --backend cpu starts in the meantime. Before it: cargo xtask cuda setup
+  The first CUDA build takes about half an hour on two cores; --backend cpu starts in the meantime. Before it: cargo xtask cuda setup
 
 A run keeps all it makes in runs/<name>/: its plan, its records, its checkpoints and its report.
 The map of the code is docs/ARCHITECTURE.md.

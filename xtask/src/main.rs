@@ -5,12 +5,14 @@
 
 mod backend;
 mod bench;
+mod build;
 mod cargo;
 mod ci;
 mod cuda;
 mod forward;
 mod help;
 mod paper_gpu;
+mod smoke;
 mod test;
 mod tidy;
 

@@ -5,13 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
 use crate::Misuse;
 use crate::backend;
-use crate::cargo::{become_program_with, build_executable, cargo, code_of, library_paths, target_dir};
+use crate::build::build_executable;
+use crate::cargo::{become_command, call_of, cargo, code_of, library_paths, target_dir};
 use crate::cuda::libdevice;
 
 mod catalog;
@@ -51,6 +52,15 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
         print!("{HELP}");
         return Ok(ExitCode::SUCCESS);
     }
+    match call(args)? {
+        Ok(command) => become_command(command),
+        Err(code) => Ok(code),
+    }
+}
+
+/// Makes the call of the program that the arguments of `cargo xtask paper-gpu` ask for, or returns the exit code of cargo
+/// if a build fails.
+pub(crate) fn call(args: &[OsString]) -> Result<Result<Command, ExitCode>> {
     let options = Options::parse(args)?;
     if !cfg!(target_os = "linux") {
         bail!("the libraries stand in for those of Linux only");
@@ -59,7 +69,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     let scenarios = Scenarios::new(&options, &folder.join("kernels"))?;
     let libraries = match build_libraries()? {
         Ok(folder) => folder,
-        Err(code) => return Ok(code),
+        Err(code) => return Ok(Err(code)),
     };
     let folder = folder.join(&scenarios.name);
     prepare(&folder, &libraries, &scenarios).with_context(|| format!("cannot prepare {}", folder.display()))?;
@@ -67,13 +77,15 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
         Some(program) => program.clone(),
         None => match build_program()? {
             Ok(program) => program,
-            Err(code) => return Ok(code),
+            Err(code) => return Ok(Err(code)),
         },
     };
     if !libdevice::is_found() {
         eprintln!("note: kernels cannot be compiled without libdevice.10.bc: `cargo xtask cuda setup` gets it");
     }
-    become_program_with(&program, &options.command, &variables(&folder, &scenarios)?)
+    let mut command = call_of(&program, &options.command);
+    command.envs(variables(&folder, &scenarios)?);
+    Ok(Ok(command))
 }
 
 /// Builds the libraries, and returns their folder or the exit code of cargo.
@@ -83,6 +95,11 @@ fn build_libraries() -> Result<Result<PathBuf, ExitCode>> {
     command.args(["build", "--quiet", "-p", "stand-in-cuda", "-p", "stand-in-nvml", "--target-dir"]).arg(&target);
     let status = command.status().context("cannot start cargo")?;
     Ok(if status.success() { Ok(target.join("debug")) } else { Err(code_of(status)) })
+}
+
+/// Returns whether Plimsoll was built for CUDA before, in the folder that `cargo xtask` uses for it.
+pub(crate) fn is_program_built() -> Result<bool> {
+    Ok(cfg!(target_os = "linux") && target_dir()?.join("cuda/debug/plimsoll").is_file())
 }
 
 /// Builds Plimsoll for CUDA, in the folder that `cargo xtask` uses for it.

@@ -1,4 +1,4 @@
-//! Runs every test of the workspace, with nextest where it is installed.
+//! Runs every test of the workspace, with nextest where it is installed, and a short training with the CUDA build.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,10 +6,19 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use crate::Misuse;
 use crate::cargo::{cargo, code_of, has_command};
+use crate::smoke;
 
 /// Environment variable that enables the tests named `long_*`; without it they return at once.
 const LONG: &str = "PLIMSOLL_LONG";
+
+/// Option for the training on a GPU that does not exist, and nothing else.
+const PAPER_GPU: &str = "--paper-gpu";
+
+/// Arguments that choose what is compiled.
+const TARGETS: [&str; 9] =
+    ["--lib", "--bins", "--bin", "--tests", "--test", "--examples", "--example", "--all-targets", "--doc"];
 
 /// Settings of `cargo xtask test`: the test runner, and the tests to run.
 pub(crate) struct Wish {
@@ -20,8 +29,14 @@ pub(crate) struct Wish {
     pub(crate) extra: Vec<OsString>,
 }
 
-/// Runs `cargo xtask test [--long] [extra]`.
+/// Runs `cargo xtask test [--long] [extra]`, or `cargo xtask test --paper-gpu`.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
+    if args.iter().any(|arg| arg == PAPER_GPU) {
+        return match args {
+            [_] => smoke::run(),
+            _ => Err(Misuse(format!("`cargo xtask test {PAPER_GPU}` takes nothing else")).into()),
+        };
+    }
     let mut wish = Wish::here();
     wish.extra = args.iter().filter(|arg| *arg != "--long").cloned().collect();
     wish.long |= wish.extra.len() < args.len();
@@ -39,7 +54,8 @@ impl Wish {
         }
     }
 
-    /// Runs the tests, then the examples in the documentation; stops at the first failure.
+    /// Runs the tests, then the examples in the documentation, then a training on a GPU that does not exist where the build
+    /// with CUDA is present; stops at the first failure.
     pub(crate) fn fulfil(&self) -> Result<ExitCode> {
         for args in self.commands() {
             let mut command = cargo();
@@ -52,7 +68,13 @@ impl Wish {
                 return Ok(code_of(status));
             }
         }
-        if !self.extra.is_empty() && self.nextest {
+        if self.extra.is_empty() {
+            let code = smoke::run()?;
+            if code != ExitCode::SUCCESS {
+                return Ok(code);
+            }
+        }
+        if !self.extra.is_empty() {
             println!("the examples in the documentation were left out: run them with `cargo xtask test`");
         }
         if !self.long {
@@ -61,10 +83,14 @@ impl Wish {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Lists the arguments of the cargo commands, in order. Each runner also compiles the examples, and no benchmarks.
+    /// Lists the arguments of the cargo commands, in order: the tests, then the examples in the documentation. Programs in
+    /// `examples` are not linked for it; clippy compiles them.
     fn commands(&self) -> Vec<Vec<OsString>> {
         let mut tests: Vec<OsString> = if self.nextest { words("nextest run") } else { words("test") };
         tests.extend(self.common());
+        if !self.extra.iter().any(|arg| TARGETS.iter().any(|target| arg == target)) {
+            tests.push("--tests".into());
+        }
         if self.nextest {
             // Two filters would mean "either", so one that a person wrote stands alone.
             let filters = ["-E", "--filterset", "--filter-expr"];
@@ -72,12 +98,6 @@ impl Wish {
                 tests.extend(["-E".into(), "not test(/(^|::)long_/)".into()]);
             }
             tests.extend(self.extra.iter().cloned());
-            if !self.extra.is_empty() {
-                return vec![tests];
-            }
-            let mut documents = words("test --doc");
-            documents.extend(self.common());
-            vec![tests, documents]
         } else {
             tests.extend(self.extra.iter().cloned());
             if !self.long {
@@ -87,8 +107,13 @@ impl Wish {
                 // libtest knows substrings only, and a bare `long_` would also skip `belong_to`.
                 tests.extend(words("--skip ::long_"));
             }
-            vec![tests]
         }
+        if !self.extra.is_empty() {
+            return vec![tests];
+        }
+        let mut documents = words("test --doc");
+        documents.extend(self.common());
+        vec![tests, documents]
     }
 
     fn common(&self) -> Vec<OsString> {
@@ -122,18 +147,20 @@ mod tests {
 
     #[test]
     fn runs_the_tests_and_then_the_documents() {
-        check(true, true, "", &["nextest run --workspace", "test --doc --workspace"]);
-        check(true, false, "", &["nextest run --workspace -E not test(/(^|::)long_/)", "test --doc --workspace"]);
-        check(false, true, "", &["test --workspace"]);
-        check(false, false, "", &["test --workspace -- --skip ::long_"]);
+        let documents = "test --doc --workspace";
+        let (nextest, test) = ("nextest run --workspace --tests", "test --workspace --tests");
+        check(true, true, "", &[nextest, documents]);
+        check(true, false, "", &[&format!("{nextest} -E not test(/(^|::)long_/)"), documents]);
+        check(false, true, "", &[test, documents]);
+        check(false, false, "", &[&format!("{test} -- --skip ::long_"), documents]);
     }
 
     #[test]
     fn extra_arguments_choose_a_part() {
-        check(true, true, "-p plimsoll-core units", &["nextest run -p plimsoll-core units"]);
-        check(true, false, "-E test(units)", &["nextest run --workspace -E test(units)"]);
-        check(false, false, "--package=plimsoll-core", &["test --package=plimsoll-core -- --skip ::long_"]);
-        check(false, false, "units -- --nocapture", &["test --workspace units -- --nocapture --skip ::long_"]);
+        check(true, true, "-p plimsoll-core units", &["nextest run --tests -p plimsoll-core units"]);
+        check(true, false, "-E test(units)", &["nextest run --workspace --tests -E test(units)"]);
+        check(false, false, "--package=plimsoll-core --lib", &["test --package=plimsoll-core --lib -- --skip ::long_"]);
+        check(false, false, "units -- --nocapture", &["test --workspace --tests units -- --nocapture --skip ::long_"]);
     }
 
     #[test]

@@ -72,6 +72,8 @@ const KEPT: &[(&str, &str)] = &[
     ("xtask/src/tidy/words.rs", "*"),
     // The name of a command.
     ("xtask/src/main.rs", "paper"),
+    ("xtask/src/smoke.rs", "paper"),
+    ("xtask/src/test.rs", "paper"),
     // Names in files that users have: configurations, stored features, models, reports.
     ("crates/audio/src/features/config.rs", "normalis"),
     ("crates/audio/src/features/tests.rs", "normalis"),
