@@ -37,7 +37,7 @@ Commands for work on the code:
 
 Where to run: --backend auto|cpu|cuda|wgpu, with the commands that compute.
   auto (the default) takes CUDA when an NVIDIA driver answers, and the CPU otherwise.
-  The first CUDA build takes about half an hour on two cores; --backend cpu starts in the meantime. Before it: cargo xtask cuda setup
+  The first CUDA build takes half an hour; --backend cpu starts in the meantime. Before it: cargo xtask cuda setup
 
 A run keeps all it makes in runs/<name>/: its plan, its records, its checkpoints and its report.
 The map of the code is docs/ARCHITECTURE.md.
