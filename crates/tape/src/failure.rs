@@ -1,5 +1,7 @@
 //! Causes of a device's failure. Burn hands them on as text, so they are found in the words of the error that began it.
 
+pub use crate::bridge::UnsupportedDevice;
+
 /// Cause of a device's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

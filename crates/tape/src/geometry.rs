@@ -191,10 +191,10 @@ mod tests {
                 let reaches = |window: &usize| (window * down..window * down + height).contains(&(row + above));
                 piece.rows.clone().filter(reaches).count()
             };
-            for row in 0..rows {
+            for (row, count) in counts.iter_mut().enumerate() {
                 if (piece.from..piece.until).contains(&row) {
-                    assert_eq!(row < piece.fresh, counts[row].is_some(), "{geometry:?} {piece:?}");
-                    counts[row] = Some(counts[row].unwrap_or(0) + over(row));
+                    assert_eq!(row < piece.fresh, count.is_some(), "{geometry:?} {piece:?}");
+                    *count = Some(count.unwrap_or(0) + over(row));
                 } else {
                     assert_eq!(over(row), 0, "{geometry:?} {piece:?}");
                 }

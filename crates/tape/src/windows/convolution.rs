@@ -102,8 +102,10 @@ mod tests {
         Tensor::from_data(TensorData::new(values, shape), device)
     }
 
+    type Case = ([usize; 4], usize, [usize; 2], [usize; 2], [usize; 2]);
+
     /// Sizes of an input, outputs, kernel, stride and padding. On a GPU the last four are convolved in pieces.
-    const CASES: [([usize; 4], usize, [usize; 2], [usize; 2], [usize; 2]); 8] = [
+    const CASES: [Case; 8] = [
         ([2, 7, 11, 3], 4, [3, 5], [2, 3], [1, 2]),
         ([1, 5, 4, 2], 3, [3, 3], [2, 2], [0, 0]),
         ([2, 9, 1, 4], 5, [5, 1], [3, 1], [2, 0]),

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::{Bytes, CollectiveError, MicroBatch, OutOfMemory, Stage};
-use plimsoll_tape::UnsupportedDevice;
-use plimsoll_tape::failure::{FailureCause, without_traces};
+use plimsoll_tape::failure::{FailureCause, UnsupportedDevice, without_traces};
 use plimsoll_tape::gpu::Calls;
 
 /// Report of a completed step.
