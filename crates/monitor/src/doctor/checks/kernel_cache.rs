@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plimsoll_core::Bytes;
 
@@ -21,7 +21,7 @@ const LONGEST: usize = TABLES[1].len();
 const VERSION_MAX: usize = 32;
 /// Bytes of one read.
 const CHUNK: usize = 1 << 20;
-/// Endings of the files beside the cache that belong to it: the write-ahead log of its database.
+/// Ending of the file with the write-ahead log of the database.
 const LOG: &str = "-wal";
 
 /// State of the file.
@@ -50,8 +50,8 @@ pub(super) fn kernel_cache(facts: &MachineFacts, options: &DoctorOptions, contex
 impl CacheState {
     /// Reads the state of the file at `path`. Looking for versions ends when half of the time is over.
     pub(super) fn read(path: &Path, context: &CheckContext) -> Self {
-        let log = with_ending(path, LOG);
-        let size = KernelCache { file: path.into(), is_disabled: false }.size();
+        let cache = KernelCache { file: path.into(), is_disabled: false };
+        let (log, size) = (cache.part(LOG), cache.size());
         let mut versions = BTreeSet::new();
         for path in [path, &log] {
             // A file that cannot be read names no version.
@@ -96,12 +96,6 @@ pub(super) fn judge(cache: &KernelCache, state: &CacheState, own: Option<&str>) 
         Some(size) if list.is_empty() => format!("{shown}, {size}"),
         Some(size) => format!("{shown}, {size}, from CubeCL {list}"),
     }))
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 /// Finds the versions in the names of the tables. The file is a database that keeps names as they are.
