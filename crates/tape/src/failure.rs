@@ -79,12 +79,12 @@ impl FailureCause {
     /// Returns what a person can do about it; `None` if that depends on the message.
     pub fn advice(self) -> Option<&'static str> {
         match self {
-            Self::OutOfMemory => Some("lower the memory of the run: --max-memory, or data.max_seconds"),
+            Self::OutOfMemory => Some("the work needs smaller parts, or less beside it"),
             Self::Kernel => Some(
-                "this is no lack of memory, and a retry does not help: update the driver, try another --precision, or \
-                 remove the cache of kernels (`doctor` shows its file)",
+                "this is no lack of memory, and a retry does not help: update the driver, compute in another precision, or \
+                 remove the cache of compiled kernels",
             ),
-            Self::DeviceLost => Some("start the program again with --resume; the last checkpoint is whole"),
+            Self::DeviceLost => Some("start the program again and go on from the last checkpoint, which is whole"),
             Self::Other => None,
         }
     }

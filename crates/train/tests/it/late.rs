@@ -206,7 +206,7 @@ fn a_lost_device_is_named_with_a_way_on() {
     let mut trainer = Trainer::new(Refused::new(message), late_config(), Governor::new(8));
     let error = trainer.step(&batch(0..8, 6)).unwrap_err();
     assert!(matches!(error, StepError::Device { cause: FailureCause::DeviceLost, .. }), "{error}");
-    assert!(error.to_string().contains("--resume"), "{error}");
+    assert!(error.to_string().contains("go on from the last checkpoint"), "{error}");
 }
 
 #[test]
