@@ -15,6 +15,8 @@ use crate::cargo::{cargo, code_of};
 
 /// Seconds that each crate of a cold build takes, as `cargo build --timings` measured them on two cores.
 const TIMES: &str = include_str!("build_times.txt");
+/// Crate that takes longest.
+const LONGEST: &str = "burn-flex";
 /// Seconds of a crate that the list does not name.
 const SMALL: f64 = 0.7;
 /// Builds that take less than this show nothing but their warnings: on a terminal, and elsewhere.
@@ -194,16 +196,26 @@ impl Progress {
         self.compiled / (self.compiled + self.left.values().sum::<f64>()).max(f64::MIN_POSITIVE)
     }
 
-    /// Predicts the remaining time: from the cores alone at first, then more and more by the speed so far.
-    fn remaining(&self, elapsed: Duration) -> Duration {
+    /// Returns whether Burn is compiled already, so that this build compiles changes only.
+    fn is_warm(&self) -> bool {
+        !self.left.contains_key(LONGEST)
+    }
+
+    /// Predicts the remaining time of a first build: from the cores alone at first, then more and more by the speed so far. A
+    /// later build compiles parts of crates, so only its own speed says something; `None` before a crate is done.
+    fn remaining(&self, elapsed: Duration) -> Option<Duration> {
         let left: f64 = self.left.values().sum();
+        if self.is_warm() {
+            let pace = elapsed.as_secs_f64() / self.compiled;
+            return (self.compiled > 0.0).then(|| Duration::from_secs_f64(left * pace));
+        }
         // The list has the seconds of crates of which two were compiled at a time.
         let by_cores = 1.0 / self.cores.clamp(1, MOST_CORES) as f64;
         // Half of the weight after a minute of compiling.
         let measured = self.compiled;
         let known = 60.0 * self.cores as f64;
         let pace = (elapsed.as_secs_f64() + known * by_cores) / (measured + known);
-        Duration::from_secs_f64(left * pace)
+        Some(Duration::from_secs_f64(left * pace))
     }
 
     /// Returns the crate that takes longest of those that are being compiled.
@@ -230,12 +242,13 @@ impl Bar {
         let Some(begun) = progress.begun else { return Ok(()) };
         let remaining = progress.remaining(begun.elapsed());
         if self.last_line.is_none() {
-            if remaining < SHORT[usize::from(!self.is_terminal)] {
+            if remaining.unwrap_or_else(|| begun.elapsed()) < SHORT[usize::from(!self.is_terminal)] {
                 return Ok(());
             }
-            let has_burn = progress.left.contains_key("burn-flex");
-            let what = if has_burn { "compiling Burn and Plimsoll, once" } else { "compiling" };
-            self.print(&format!("{what}: {}\n", about(remaining)))?;
+            let what =
+                if progress.is_warm() { "compiling what has changed" } else { "compiling Burn and Plimsoll, once" };
+            let time = remaining.map(|time| format!(": {}", about(time))).unwrap_or_default();
+            self.print(&format!("{what}{time}\n"))?;
             self.last_line = Some(Instant::now());
         }
         let text = line(progress, remaining);
@@ -267,12 +280,13 @@ impl Bar {
 }
 
 /// Formats the bar with the time that is left.
-fn line(progress: &Progress, remaining: Duration) -> String {
+fn line(progress: &Progress, remaining: Option<Duration>) -> String {
     let share = progress.share();
     let full = (share * WIDTH as f64) as usize;
     let bar: String = (0..WIDTH).map(|place| if place < full { '#' } else { '.' }).collect();
     let name = progress.longest().map(|name| format!(", {name}")).unwrap_or_default();
-    format!("[{bar}] {:3.0} %, {} left{name}", share * 100.0, about(remaining))
+    let time = remaining.map(|time| format!(", {} left", about(time))).unwrap_or_default();
+    format!("[{bar}] {:3.0} %{time}{name}", share * 100.0)
 }
 
 /// Formats a prediction.
@@ -315,7 +329,9 @@ mod tests {
     #[test]
     fn the_time_is_predicted_from_the_cores_and_then_from_the_speed() {
         let times = "burn-flex 400\nserde 100\ncuda turso-core 500\n";
-        let minutes = |progress: &Progress, elapsed| progress.remaining(Duration::from_secs(elapsed)).as_secs() / 60;
+        let seconds =
+            |progress: &Progress, elapsed| progress.remaining(Duration::from_secs(elapsed)).map(|time| time.as_secs());
+        let minutes = |progress: &Progress, elapsed| seconds(progress, elapsed).unwrap() / 60;
         assert_eq!(minutes(&Progress::new(times, false, 2), 0), 4);
         assert_eq!(minutes(&Progress::new(times, true, 2), 0), 8);
         assert!(minutes(&Progress::new(times, true, 64), 0) < 2);
@@ -324,13 +340,14 @@ mod tests {
         slow.begin("serde".into());
         slow.finish("serde", false);
         assert!(minutes(&slow, 500) > 12, "{}", minutes(&slow, 500));
-        // What was done before counts as nothing.
-        let mut warm = Progress::new(times, false, 2);
+        // What was done before counts as nothing, and says nothing about parts of crates.
+        let mut warm = Progress::new("burn-flex 400\nserde 100\nsyn 50\n", false, 2);
         warm.finish("burn-flex", true);
-        assert_eq!(warm.remaining(Duration::ZERO).as_secs(), 50);
-        assert_eq!(warm.share(), 0.0);
+        assert_eq!((warm.share(), seconds(&warm, 9)), (0.0, None));
         warm.finish("serde", false);
-        assert_eq!((warm.share(), warm.remaining(Duration::from_secs(9))), (1.0, Duration::ZERO));
+        assert_eq!(seconds(&warm, 4), Some(2));
+        warm.finish("syn", false);
+        assert_eq!((warm.share(), seconds(&warm, 9)), (1.0, Some(0)));
     }
 
     #[test]
@@ -340,14 +357,15 @@ mod tests {
         for name in ["a", "burn-flex"] {
             progress.begin(name.into());
         }
-        let text = line(&progress, Duration::from_secs(150));
+        let text = line(&progress, Some(Duration::from_secs(150)));
         assert_eq!(text, "[#######.......................]  25 %, about 3 minutes left, burn-flex");
+        assert_eq!(line(&progress, None), "[#######.......................]  25 %, burn-flex");
         assert_eq!(about(Duration::from_secs(71)), "about 80 seconds");
     }
 
     #[test]
     fn the_list_of_times_has_seconds_for_the_crates_that_take_longest() {
-        for name in ["burn-flex", "plimsoll-recipes"] {
+        for name in [LONGEST, "plimsoll-recipes"] {
             assert!(Progress::new(TIMES, false, 2).left.contains_key(name), "{name}");
         }
         for line in TIMES.lines() {
