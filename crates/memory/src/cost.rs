@@ -128,14 +128,14 @@ pub(crate) struct Kernel<'a> {
 }
 
 impl<'a> Kernel<'a> {
-    /// Returns one operation, computed by one kernel; without any cost if it is a view, an upload or a note.
-    pub(crate) fn of(operation: &'a OperationIr) -> Self {
+    /// Returns `operation`, computed by one kernel that reads or writes `tensors`; without any cost if it is a view, an upload
+    /// or a note.
+    pub(crate) fn with_tensors(operation: &OperationIr, tensors: &[&'a TensorIr]) -> Self {
         let name = operation_name(operation);
         if costs_nothing(operation) {
             return Self { name, tensors: Vec::new(), products: 0, launches: 0 };
         }
-        let tensors = operation.inputs().chain(operation.outputs()).collect();
-        Self { name, tensors, products: products(operation), launches: 1 }
+        Self { name, tensors: tensors.to_vec(), products: products(operation), launches: 1 }
     }
 }
 

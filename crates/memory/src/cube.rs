@@ -1,12 +1,14 @@
 //! The memory use of Burn's GPU backends (CubeCL), with fusion of elementwise operations.
 //!
-//! Operations wait until it is clear which of them one kernel computes ([`queue`], [`group`]). That kernel writes only those
-//! outputs that a later operation reads, without gaps between rows. An operation that is not fused is a kernel of its own,
-//! whose rows begin at aligned addresses. In both cases an input that is read for the last time gives its memory to an
-//! output of the same shape. Layouts are followed as on the CPU.
+//! Operations are collected in their order until one comes that no kernel computes together with them ([`group`]). One
+//! kernel computes the group, and writes only those outputs that a later operation reads, without gaps between rows. An
+//! operation that is not fused is a kernel of its own, whose rows begin at aligned addresses. In both cases an input that is
+//! read for the last time gives its memory to an output of the same shape. Layouts are followed as on the CPU.
+//!
+//! Burn's fusion also runs operations in another order: chains without common tensors wait beside each other. An imitation of
+//! that took a third of the time of a plan and made its pages no safer (docs/LOG.md, 2026-11-27).
 
 use std::cmp::Reverse;
-use std::rc::Rc;
 
 use plimsoll_tape::CustomOp;
 use plimsoll_tape::ir::{
@@ -18,14 +20,11 @@ use crate::backend::BackendRules;
 use crate::cost::{Kernel, products};
 use crate::heap::{Heap, Value};
 use crate::operation_name::operation_name;
+use crate::operations::Operations;
 
-pub(crate) use expanded::expanded;
 use group::{Group, Role, role};
-use queue::{Queue, Recorded, Tensors, Work};
 
-mod expanded;
 mod group;
-mod queue;
 #[cfg(test)]
 mod tests;
 
@@ -33,91 +32,63 @@ mod tests;
 /// are predicted to be copies.
 const SLICE_ALIGNMENT: usize = 512;
 
-/// Follows the operations of a recording in the order in which they run.
+/// Follows the operations of a recording, and collects those that one fused kernel computes.
 #[derive(Debug)]
 pub(crate) struct Fusion<'a> {
-    recorded: Recorded<'a>,
-    queue: Queue<'a>,
-    /// Number of operations that read each tensor and have not run.
-    left: FxHashMap<TensorId, u32>,
+    operations: &'a Operations<'a>,
+    /// Maps each tensor to the last operation that reads it.
+    last: &'a FxHashMap<TensorId, usize>,
+    /// Tensors that outlive the recording.
+    lasting: &'a FxHashSet<TensorId>,
+    group: Group<'a>,
 }
 
 impl<'a> Fusion<'a> {
-    /// Makes a state in which no operation of the recording `operations` has run. `last` maps each tensor to the last operation
-    /// that reads it, and the tensors in `lasting` outlive the recording.
+    /// Makes a state in which no operation is collected. `last` maps each tensor to the last operation that reads it, and the
+    /// tensors in `lasting` outlive the recording.
     pub(crate) fn new(
-        operations: &'a [OperationIr],
+        operations: &'a Operations<'a>,
         last: &'a FxHashMap<TensorId, usize>,
         lasting: &'a FxHashSet<TensorId>,
     ) -> Self {
-        let tensors: Rc<[Tensors]> = operations.iter().map(Tensors::of).collect();
-        let mut left = FxHashMap::with_capacity_and_hasher(last.len(), Default::default());
-        tensors.iter().flat_map(|one| &one.inputs).for_each(|(id, _)| *left.entry(*id).or_insert(0) += 1);
-        let recorded = Recorded { operations, tensors, last, lasting };
-        Self { queue: Queue::new(recorded.clone()), recorded, left }
+        Self { operations, last, lasting, group: Group::default() }
     }
 
     /// Takes operation `index`, applies what runs now to `heap`, and calls `count` for each kernel.
     pub(crate) fn apply(&mut self, heap: &mut Heap, index: usize, count: &mut dyn FnMut(&Kernel<'_>)) {
-        let work = self.queue.push(index);
-        self.run_all(heap, work, count);
-    }
-
-    /// Applies all operations that wait to `heap`, and calls `count` for each kernel.
-    pub(crate) fn run(&mut self, heap: &mut Heap, count: &mut dyn FnMut(&Kernel<'_>)) {
-        let work = self.queue.drain();
-        self.run_all(heap, work, count);
-    }
-
-    fn run_all(&mut self, heap: &mut Heap, work: Vec<Work>, count: &mut dyn FnMut(&Kernel<'_>)) {
-        for one in work {
-            match one {
-                Work::Fused(group) => {
-                    self.run_fused(heap, &group);
-                    count(&self.fused_kernel(&group));
-                }
-                Work::Alone(members) => {
-                    for member in members {
-                        let is_view = self.run_alone(heap, member);
-                        count(&self.lone_kernel(member, is_view));
-                    }
-                }
-            }
+        if self.group.takes(self.operations, index) {
+            return;
+        }
+        self.run(heap, count);
+        if !self.group.takes(self.operations, index) {
+            self.run_alone(heap, index, count);
         }
     }
 
-    /// Returns the kernel that has just computed `group`.
-    fn fused_kernel(&self, group: &Group) -> Kernel<'a> {
-        let operations = || group.members().iter().map(|&member| &self.recorded.operations[member]);
-        let made: FxHashSet<TensorId> = group.made().iter().map(|tensor| tensor.id).collect();
-        let mut seen = FxHashSet::default();
-        let read = operations().flat_map(OperationIr::inputs).filter(|input| !made.contains(&input.id));
-        let is_written = |output: &&TensorIr| !self.is_over(output.id) || group.keeps(output.id);
-        let written = operations().flat_map(OperationIr::outputs).filter(is_written);
-        let tensors = read.chain(written).filter(|tensor| seen.insert(tensor.id)).collect();
-        let launches = if group.product().is_some() { 2 } else { 1 };
-        Kernel { name: "fused kernel", tensors, products: operations().map(products).sum(), launches }
+    /// Applies the operations that are collected to `heap`, and calls `count` for each kernel.
+    pub(crate) fn run(&mut self, heap: &mut Heap, count: &mut dyn FnMut(&Kernel<'_>)) {
+        let group = std::mem::take(&mut self.group);
+        let Some(&end) = group.members().last() else { return };
+        if group.is_worth_a_kernel(|id| self.is_over(id, end)) {
+            self.run_fused(heap, (&group, end), count);
+        } else {
+            group.members().iter().for_each(|&member| self.run_alone(heap, member, count));
+        }
     }
 
-    /// Returns the kernel that has just computed operation `index` alone.
-    fn lone_kernel(&self, index: usize, is_view: bool) -> Kernel<'a> {
-        let kernel = Kernel::of(&self.recorded.operations[index]);
-        if is_view { Kernel { tensors: Vec::new(), products: 0, launches: 0, ..kernel } } else { kernel }
-    }
-
-    /// Simulates the kernel that computes the operations of `group`: its outputs that are read later get memory, and its
-    /// inputs that are not read again give up theirs.
-    fn run_fused(&mut self, heap: &mut Heap, group: &Group) {
-        group.members().iter().for_each(|&member| self.count_reads(member));
+    /// Simulates the kernel that computes the operations of `group`, of which `end` is the last: its outputs that are read
+    /// later get memory, and its inputs that are not read again give up theirs.
+    fn run_fused(&self, heap: &mut Heap, (group, end): (&Group<'a>, usize), count: &mut dyn FnMut(&Kernel<'_>)) {
         heap.begin("fused kernel");
         // Where no fused kernel multiplies as fast, the product is a tensor of its own.
         let product = group.product().map(|out| heap.output(&out.shape, heap.rules().width(out.dtype)));
-        let is_over = |id: TensorId| self.is_over(id);
-        let mut free: Vec<TensorId> = group.read().iter().copied().filter(|&id| is_over(id) && heap.has(id)).collect();
+        let is_over = |id: TensorId| self.is_over(id, end);
+        let read = group.read().iter().map(|tensor| tensor.id);
+        let mut free: Vec<TensorId> = read.filter(|&id| is_over(id) && heap.has(id)).collect();
         let is_written = |tensor: &&TensorIr| !is_over(tensor.id) || group.keeps(tensor.id);
-        let mut written: Vec<&TensorIr> = group.made().iter().filter(is_written).collect();
+        let mut written: Vec<&TensorIr> = group.made().iter().copied().filter(is_written).collect();
         written.sort_by_key(|tensor| Reverse(tensor.shape.iter().sum::<usize>()));
-        for tensor in written {
+        for tensor in &written {
             // An output overwrites an input that is no longer needed, if it has the same shape and no gaps. A kernel with a
             // reduction reads its inputs more than once.
             let width = heap.rules().width(tensor.dtype);
@@ -130,30 +101,28 @@ impl<'a> Fusion<'a> {
             }
         }
         product.into_iter().for_each(|value| heap.free(value));
-        let indexed = group.indexed().iter().copied().filter(|&id| is_over(id));
+        let indexed = group.indexed().iter().map(|tensor| tensor.id).filter(|&id| is_over(id));
         free.into_iter().chain(indexed).for_each(|id| heap.drop_tensor(id));
         let made = group.made().iter().map(|tensor| tensor.id);
         made.filter(|&id| group.keeps(id) && is_over(id)).for_each(|id| heap.drop_tensor(id));
+        let operations = group.members().iter().map(|&member| &self.operations.all()[member]);
+        count(&Kernel {
+            name: "fused kernel",
+            products: operations.map(products).sum(),
+            launches: if group.product().is_some() { 2 } else { 1 },
+            tensors: group.read().iter().chain(group.indexed()).copied().chain(written).collect(),
+        });
     }
 
-    fn count_reads(&mut self, member: usize) {
-        for (id, _) in &self.recorded.tensors[member].inputs {
-            if let Some(left) = self.left.get_mut(id) {
-                *left = left.saturating_sub(1);
-            }
-        }
+    /// Returns whether no operation after `index` reads the tensor.
+    fn is_over(&self, id: TensorId, index: usize) -> bool {
+        self.last.get(&id).is_none_or(|&last| last <= index) && !self.lasting.contains(&id)
     }
 
-    /// Returns whether no operation reads the tensor any more.
-    fn is_over(&self, id: TensorId) -> bool {
-        !self.recorded.lasting.contains(&id) && self.left.get(&id).is_none_or(|&left| left == 0)
-    }
-
-    /// Simulates operation `index` as a kernel of its own. Returns whether it is only a view of its input.
-    fn run_alone(&mut self, heap: &mut Heap, index: usize) -> bool {
-        self.count_reads(index);
-        let operation = &self.recorded.operations[index];
-        let is_over = |id: TensorId| self.is_over(id);
+    /// Simulates operation `index` as a kernel of its own.
+    fn run_alone(&self, heap: &mut Heap, index: usize, count: &mut dyn FnMut(&Kernel<'_>)) {
+        let operation = &self.operations.all()[index];
+        let is_over = |id: TensorId| self.is_over(id, index);
         heap.begin(operation_name(operation));
         let is_view = apply_slice(heap, operation) || apply_view(heap, operation);
         if is_view {
@@ -164,16 +133,18 @@ impl<'a> Fusion<'a> {
             heap.reuse(input.id, out);
         } else {
             let workspace = workspace(operation, heap.rules()).map(|bytes| heap.scratch(bytes));
-            let outputs: Vec<_> = operation.outputs().map(|out| (out, output(heap, operation, out))).collect();
+            let outputs: Vec<_> =
+                self.operations.outputs(index).iter().map(|out| (*out, output(heap, operation, out))).collect();
             for (output, value) in outputs {
                 heap.give(output, value);
             }
             workspace.into_iter().for_each(|value| heap.free(value));
         }
-        let Tensors { inputs, outputs } = &self.recorded.tensors[index];
-        let all = inputs.iter().map(|(id, _)| id).chain(outputs);
-        all.filter(|id| is_over(**id)).for_each(|id| heap.drop_tensor(*id));
-        is_view
+        let tensors = self.operations.tensors(index);
+        tensors.iter().filter(|tensor| is_over(tensor.id)).for_each(|tensor| heap.drop_tensor(tensor.id));
+        if !is_view {
+            count(&Kernel::with_tensors(operation, tensors));
+        }
     }
 }
 

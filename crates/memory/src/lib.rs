@@ -26,6 +26,7 @@ mod limit;
 mod model;
 mod operation_cost;
 mod operation_name;
+mod operations;
 mod page;
 mod perfetto;
 mod plan;

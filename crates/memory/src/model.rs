@@ -8,13 +8,13 @@ use plimsoll_core::{BatchShape, Bytes, Choice, Remat};
 use crate::backend::BackendRules;
 use crate::cost::Cost;
 use crate::demand::{Demand, StateOption};
-use crate::envelope::{Envelope, greatest};
+use crate::envelope::greatest;
 use crate::run_memory::{RunMemory, StepMemory};
 use crate::scalable_trace::trace_validation_of_any_number;
 use crate::timeline::Timeline;
 use crate::trace::{Trace, TraceError, batch_bytes, trace, trace_validation};
 use crate::traceable::Traceable;
-use crate::traces::{Cache, Known, Traces, cached, in_parallel, known};
+use crate::traces::{Cache, Known, Traces, cached, in_parallel};
 
 /// Memory and cost estimate for one size of micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +38,6 @@ pub struct MemoryModel<'a, S> {
     /// Costs of 2 and of 3 utterances, where each size needs a trace of its own.
     costs: Cache<(BatchShape, Choice), [Cost; 2]>,
     in_use: Cache<Size, Bytes>,
-    envelopes: Cache<(BatchShape, Choice), Option<Arc<Envelope>>>,
     peaks: Cache<(Size, StateOption, Bytes), Bytes>,
     /// The best pages of a run of one size alone, and its peak.
     alone: Cache<(Size, StateOption), (Bytes, Bytes)>,
@@ -80,9 +79,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             attention_chunk: options.chunks.first().copied().flatten(),
             precision: options.precisions.first().copied().unwrap_or_default(),
         };
-        let traced = in_parallel(&demand.buckets, |&bucket| {
-            cached(&traces.0.steps, (bucket, choice), || known(traceable, bucket, choice, demand.rules))
-        });
+        let traced = in_parallel(&demand.buckets, |&bucket| traces.step(traceable, bucket, choice, demand.rules));
         let traced: Vec<Known> = traced.into_iter().collect::<Result<_, _>>()?;
         let (bucket, first) = demand.buckets.iter().zip(traced).next().ok_or(TraceError::NoGradient)?;
         let Trace { parameters, weights, gradients, .. } = match first {
@@ -95,7 +92,6 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             traces,
             costs: Mutex::default(),
             in_use: Mutex::default(),
-            envelopes: Mutex::default(),
             peaks: Mutex::default(),
             alone: Mutex::default(),
             beside: Mutex::default(),
@@ -245,17 +241,10 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
     /// Computes the peak memory of a micro-batch alone, with the weights.
     fn in_use(&self, size: Size) -> Result<Bytes, TraceError> {
         let (bucket, utterances, choice) = size;
-        if let Some(envelope) = self.envelope(bucket, choice)? {
-            return Ok(Bytes(greatest(&envelope.in_use, utterances)));
+        if let Some(known) = self.known(bucket, choice)? {
+            return Ok(Bytes(greatest(&known.envelope().in_use, utterances)));
         }
         cached(&self.in_use, size, || Ok(self.trace(bucket, utterances, choice)?.timeline.peak()))
-    }
-
-    /// Returns the envelope of all sizes of a bucket; `None` if two traces do not determine them.
-    fn envelope(&self, bucket: BatchShape, choice: Choice) -> Result<Option<Arc<Envelope>>, TraceError> {
-        cached(&self.envelopes, (bucket, choice), || {
-            Ok(self.known(bucket, choice)?.map(|known| Arc::new(Envelope::new(&known))))
-        })
     }
 
     /// Returns whether a micro-batch of this `size` needs far more than `budget`, by the traces of no and of full
@@ -278,10 +267,10 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
 
     /// Returns the size of the largest single allocation of a micro-batch.
     pub(crate) fn largest(&self, (bucket, utterances, choice): Size) -> Result<Bytes, TraceError> {
-        match self.envelope(bucket, choice)? {
-            Some(envelope) => {
+        match self.known(bucket, choice)? {
+            Some(known) => {
                 let alignment = self.demand.rules.alignment() as u64;
-                Ok(Bytes(greatest(&envelope.largest, utterances).next_multiple_of(alignment)))
+                Ok(Bytes(greatest(&known.envelope().largest, utterances).next_multiple_of(alignment)))
             }
             None => Ok(self.trace(bucket, utterances, choice)?.largest()),
         }
@@ -332,7 +321,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
 
     /// Returns the trace that stands for all sizes of a bucket.
     fn known(&self, bucket: BatchShape, choice: Choice) -> Result<Known, TraceError> {
-        cached(&self.traces.0.steps, (bucket, choice), || known(self.traceable, bucket, choice, self.demand.rules))
+        self.traces.step(self.traceable, bucket, choice, self.demand.rules)
     }
 
     /// Computes the peak memory of a run that trains with micro-batches of `size` and validates `utterances` utterances of
@@ -400,6 +389,12 @@ impl<S> MemoryModel<'_, S> {
     /// Returns the demand from which this memory model was made.
     pub fn demand(&self) -> &Demand {
         &self.demand
+    }
+
+    /// Returns the traces that the model has made so far. A model of the same traceable on the same backend can start with
+    /// them.
+    pub fn traces(&self) -> Traces {
+        self.traces.clone()
     }
 
     /// Returns the number of trainable parameter values.

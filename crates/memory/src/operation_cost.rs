@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::backend::BackendRules;
 use crate::cost::Cost;
 use crate::heap::Heap;
+use crate::operations::Operations;
 use crate::trace::{TraceError, record, replay_on};
 use crate::traceable::Traceable;
 
@@ -36,7 +37,8 @@ pub fn operation_costs<S: Traceable>(
 ) -> Result<Vec<OperationCost>, TraceError> {
     let recording = record(traceable, shape, choice, rules)?;
     let mut costs = BTreeMap::<_, OperationCost>::new();
-    replay_on(Heap::new(rules), &recording, rules, |kernel| {
+    let operations = Operations::new(&recording.operations);
+    replay_on(Heap::new(rules), (&recording, &operations), rules, |kernel| {
         let new = || OperationCost { name: kernel.name, count: 0, cost: Cost::default() };
         let entry = costs.entry(kernel.name).or_insert_with(new);
         entry.count += 1;

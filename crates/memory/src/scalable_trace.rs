@@ -1,11 +1,14 @@
 //! Traces that stand for any number of utterances.
 
+use std::sync::OnceLock;
+
 use plimsoll_core::{BatchShape, Bytes, Choice};
-use plimsoll_tape::ir::OperationIr;
 
 use crate::backend::BackendRules;
 use crate::cost::Cost;
+use crate::envelope::Envelope;
 use crate::heap::Heap;
+use crate::operations::Operations;
 use crate::pool_run::{Lives, PoolRun};
 use crate::timeline::Timeline;
 use crate::trace::{Recording, Trace, TraceError, record, record_validation, replay_on};
@@ -30,6 +33,7 @@ pub(crate) struct ScalableTrace {
     /// Bytes of each allocation that do not depend on the number of utterances, and bytes for each utterance. One of the two is
     /// 0.
     sizes: Vec<(u64, u64)>,
+    envelope: OnceLock<Envelope>,
 }
 
 impl ScalableTrace {
@@ -42,7 +46,8 @@ impl ScalableTrace {
         for utterances in STANDING_FOR_ANY {
             let recording = record(utterances)?;
             let square = (utterances * utterances) as usize;
-            let mut outputs = recording.operations.iter().flat_map(OperationIr::outputs);
+            let operations = Operations::new(&recording.operations);
+            let mut outputs = (0..recording.operations.len()).flat_map(|index| operations.outputs(index));
             // Nearly every tensor has an axis of utterances, so the number in another axis would show as a square. An empty tensor shows
             // nothing.
             let is_square = |elements: usize| elements > 0 && elements.is_multiple_of(square);
@@ -52,14 +57,14 @@ impl ScalableTrace {
             let grows = |size: u64| size.is_multiple_of(u64::from(utterances));
             let mut costs = [Cost::default(); 2];
             let heap = Heap::of_any_number(rules, utterances);
-            let trace = replay_on(heap, &recording, rules, |kernel| {
+            let trace = replay_on(heap, (&recording, &operations), rules, |kernel| {
                 let parts = Cost::parts(kernel, grows);
                 costs.iter_mut().zip(&parts).for_each(|(cost, part)| cost.add(part, 1.0));
             });
             let lives = Lives::new(&trace.timeline);
             let parts = |size: u64| if grows(size) { (0, size / u64::from(utterances)) } else { (size, 0) };
             let sizes = trace.timeline.allocations.iter().map(|one| parts(one.size.0)).collect();
-            return Ok(Some(Self { trace, utterances, costs, lives, sizes }));
+            return Ok(Some(Self { trace, utterances, costs, lives, sizes, envelope: OnceLock::new() }));
         }
         Ok(None)
     }
@@ -82,6 +87,11 @@ impl ScalableTrace {
     /// Returns the memory over time, with the exact sizes of a number of utterances that [`scaled`](Self::scaled) scales.
     pub(crate) fn timeline(&self) -> &Timeline {
         &self.trace.timeline
+    }
+
+    /// Returns the memory of micro-batches of every size.
+    pub(crate) fn envelope(&self) -> &Envelope {
+        self.envelope.get_or_init(|| Envelope::new(self))
     }
 
     /// Calls `compute` with a run of micro-batches of `utterances` utterances, whose memory beside the pages for larger tensors is

@@ -1,7 +1,6 @@
 //! Traces one micro-batch: records the model without tensor memory, and replays the recording by the rules of a
 //! backend.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use burn::module::{Module, ModuleVisitor, Param};
@@ -10,14 +9,15 @@ use burn::tensor::Tensor;
 use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key};
 use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
 use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::backend::BackendRules;
 use crate::cost::{Cost, Kernel};
-use crate::cube::{Fusion, expanded};
+use crate::cube::Fusion;
 use crate::flex;
 use crate::heap::Heap;
 use crate::operation_name::operation_name;
+use crate::operations::Operations;
 use crate::timeline::{Owner, Phase, Timeline};
 use crate::traceable::Traceable;
 
@@ -169,26 +169,22 @@ pub(crate) fn batch_bytes<S: Traceable>(
 fn replay(recording: &Recording, rules: BackendRules) -> Trace {
     let mut cost = Cost::default();
     let heap = Heap::new(rules);
-    let trace = replay_on(heap, recording, rules, |kernel| cost.add(&Cost::of(kernel), 1.0));
+    let operations = Operations::new(&recording.operations);
+    let trace = replay_on(heap, (recording, &operations), rules, |kernel| cost.add(&Cost::of(kernel), 1.0));
     Trace { cost, ..trace }
 }
 
-/// Replays `recording` on `heap`, and calls `count` for each kernel of forward and backward pass. The cost of the
+/// Replays `recording`, whose operations are listed in `operations`, on `heap`, and calls `count` for each kernel of forward and backward pass. The cost of the
 /// result is left to the caller.
 pub(crate) fn replay_on(
     mut heap: Heap,
-    recording: &Recording,
+    (recording, operations): (&Recording, &Operations<'_>),
     rules: BackendRules,
     mut count: impl FnMut(&Kernel<'_>),
 ) -> Trace {
-    let Recording { operations: recorded, live } = recording;
-    let operations = match rules {
-        BackendRules::Flex { .. } => Cow::Borrowed(recorded.as_slice()),
-        BackendRules::Cube { .. } => Cow::Owned(expanded(recorded)),
-    };
-    let operations = &operations[..];
+    let live = &recording.live;
     let lasting: FxHashSet<TensorId> = live.weights.iter().chain(&live.gradients).chain(&live.batch).copied().collect();
-    let last = last_uses(operations);
+    let last = operations.last_uses();
     let mut phase = None;
     let handles = rules.handle_bytes();
     heap.begin("parameter handles");
@@ -199,7 +195,7 @@ pub(crate) fn replay_on(
     // Tensors that depend on a parameter: autodiff follows them.
     let mut tracked: FxHashSet<TensorId> = live.weights.iter().copied().collect();
     let mut fusion = Fusion::new(operations, &last, &lasting);
-    for (index, operation) in operations.iter().enumerate() {
+    for (index, operation) in operations.all().iter().enumerate() {
         let note = CustomOp::parse(operation);
         if let Some(CustomOp::Mark(_) | CustomOp::Sent) = note {
             fusion.run(&mut heap, &mut |kernel| phase.iter().for_each(|_| count(kernel)));
@@ -220,10 +216,11 @@ pub(crate) fn replay_on(
             fusion.apply(&mut heap, index, &mut |kernel| phase.iter().for_each(|_| count(kernel)));
             continue;
         };
-        phase.iter().for_each(|_| count(&Kernel::of(operation)));
-        let is_tracked = phase == Some(Phase::Forward) && operation.inputs().any(|input| tracked.contains(&input.id));
+        let (inputs, outputs) = (operations.inputs(index), operations.outputs(index));
+        phase.iter().for_each(|_| count(&Kernel::with_tensors(operation, operations.tensors(index))));
+        let is_tracked = phase == Some(Phase::Forward) && inputs.iter().any(|input| tracked.contains(&input.id));
         if is_tracked {
-            tracked.extend(operation.outputs().map(|output| output.id));
+            tracked.extend(outputs.iter().map(|output| output.id));
         }
         if is_tracked && blocks == 0 {
             let _node = heap.scratch(handles.operation);
@@ -234,8 +231,7 @@ pub(crate) fn replay_on(
                 heap.drop_tensor(id);
             }
         };
-        operation.inputs().for_each(|input| done(input.id));
-        operation.outputs().for_each(|output| done(output.id));
+        inputs.iter().chain(outputs).for_each(|tensor| done(tensor.id));
     }
     fusion.run(&mut heap, &mut |kernel| phase.iter().for_each(|_| count(kernel)));
     for (ids, owner) in
@@ -276,16 +272,6 @@ fn phase_of(mark: &str) -> Option<Phase> {
         "validation" => Some(Phase::Validation),
         _ => None,
     }
-}
-
-/// Finds the index of the last operation that reads each tensor. A recording does not show when a handle is dropped, so
-/// a tensor is freed after its last read, which is right for nearly all tensors.
-fn last_uses(operations: &[OperationIr]) -> FxHashMap<TensorId, usize> {
-    let mut last = FxHashMap::with_capacity_and_hasher(operations.len() * 2, Default::default());
-    for (index, operation) in operations.iter().enumerate() {
-        last.extend(operation.inputs().map(|input| (input.id, index)));
-    }
-    last
 }
 
 fn weights<M: Module>(recorder: &CaptureSession, module: &M) -> Vec<TensorId> {

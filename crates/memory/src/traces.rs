@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_core::{BatchShape, Bytes, Choice};
+use plimsoll_core::{BatchShape, Bytes, Choice, Precision};
 
 use crate::backend::BackendRules;
 use crate::scalable_trace::{ScalableTrace, trace_of_any_number};
@@ -52,16 +52,27 @@ pub(crate) fn cached<K: Eq + Hash, V: Clone, E>(
     Ok(made)
 }
 
-/// Makes the trace that stands for all sizes of a bucket.
-pub(crate) fn known<S: Traceable>(
-    traceable: &S,
-    bucket: BatchShape,
-    choice: Choice,
-    rules: BackendRules,
-) -> Result<Known, TraceError> {
-    match rules {
-        BackendRules::Flex { .. } => Ok(None),
-        BackendRules::Cube { .. } => Ok(trace_of_any_number(traceable, bucket, choice, rules)?.map(Arc::new)),
+impl Traces {
+    /// Returns the trace that stands for all sizes of a bucket, and makes it if it is not known. A trace depends on neither
+    /// the size of the batch nor on which of the two number formats of 16 bits it is.
+    pub(crate) fn step<S: Traceable>(
+        &self,
+        traceable: &S,
+        bucket: BatchShape,
+        choice: Choice,
+        rules: BackendRules,
+    ) -> Result<Known, TraceError> {
+        if matches!(rules, BackendRules::Flex { .. }) {
+            return Ok(None);
+        }
+        let precision = match choice.precision {
+            Precision::Fp16 => Precision::Bf16,
+            other => other,
+        };
+        let (bucket, choice) = (bucket.with_utterances(1), Choice { precision, ..choice });
+        cached(&self.0.steps, (bucket, choice), || {
+            Ok(trace_of_any_number(traceable, bucket, choice, rules)?.map(Arc::new))
+        })
     }
 }
 

@@ -11,6 +11,8 @@ use plimsoll_tape::ir::{
     NumericOperationIr as Numeric, OperationIr, ReduceDimOpIr, TensorId, TensorIr,
 };
 
+use crate::operations::Operations;
+
 /// Largest number of operations in a fused kernel.
 const OPERATIONS_MAX: usize = 64;
 /// What a read or a write of a tensor counts in the score of a group.
@@ -123,26 +125,21 @@ fn reduction(operation: &OperationIr) -> Option<&ReduceDimOpIr> {
     }
 }
 
-/// Returns whether a group can begin with an operation.
-pub(super) fn can_start(operation: &OperationIr) -> bool {
-    Group::default().takes(operation, 0)
-}
-
 /// Operations for one fused kernel, in their order.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Group {
+#[derive(Debug, Default)]
+pub(super) struct Group<'a> {
     /// Indices of the operations in the recording.
     members: Vec<usize>,
     /// Shape of the largest output; `None` as long as there is no operation.
-    shape: Option<Vec<usize>>,
+    shape: Option<&'a [usize]>,
     /// Whether an output with computed places fixes the shape.
     is_fixed: bool,
     /// Tensors from outside that are read value by value, in the order of their first use.
-    read: Vec<TensorId>,
+    read: Vec<&'a TensorIr>,
     /// Tensors from outside that are read at computed places.
-    indexed: Vec<TensorId>,
+    indexed: Vec<&'a TensorIr>,
     /// Tensors that the operations make.
-    made: Vec<TensorIr>,
+    made: Vec<&'a TensorIr>,
     /// Outputs of reductions.
     sums: Vec<TensorId>,
     /// Tensors of the shape of the group that its operations have made before the last reduction.
@@ -150,7 +147,7 @@ pub(super) struct Group {
     /// Those of them that an operation after the reduction reads. Each reduction is a loop of its own, so they are written.
     kept: Vec<TensorId>,
     /// Output of the matrix product with which the group begins, if it does.
-    product: Option<TensorIr>,
+    product: Option<&'a TensorIr>,
     /// Reads and writes of all operations if each were a kernel of its own.
     accesses: usize,
     /// Kernels if each operation had its own.
@@ -158,57 +155,47 @@ pub(super) struct Group {
     views: usize,
 }
 
-impl Group {
+impl<'a> Group<'a> {
     /// Adds operation `index` if the fused kernel can compute it too. Returns whether it can.
-    pub(super) fn takes(&mut self, operation: &OperationIr, index: usize) -> bool {
+    pub(super) fn takes(&mut self, operations: &Operations<'a>, index: usize) -> bool {
+        let (operation, inputs) = (&operations.all()[index], operations.inputs(index));
         if CustomOp::parse(operation).is_some() {
             return false;
         }
-        if self.is_empty()
-            && let OperationIr::Float(_, Float::Matmul(op)) = operation
-        {
-            self.product = Some(op.out.clone());
-            self.shape = Some(op.out.shape.to_vec());
-            self.is_fixed = true;
-            self.indexed.extend(operation.inputs().map(|input| input.id));
-            self.made.push(op.out.clone());
-            self.members.push(index);
-            return true;
-        }
-        if let Some(op) = reduction(operation)
-            && self.takes_reduction(op)
-        {
+        let taken = match operation {
+            OperationIr::Float(_, Float::Matmul(op)) if self.is_empty() => {
+                self.begin_with_product(&op.out, inputs);
+                true
+            }
+            _ => reduction(operation).is_some_and(|op| self.takes_reduction(op)),
+        };
+        if taken {
             self.members.push(index);
             return true;
         }
         let Some(role) = role(operation).filter(|_| self.members.len() < OPERATIONS_MAX) else { return false };
-        let makes = |id| self.makes(id);
-        let fits = operation.inputs().all(|input| match role {
-            Role::Elementwise => !self.indexed.contains(&input.id),
-            Role::Indexed(_) => !self.read.contains(&input.id) && !makes(input.id),
-            // A view alone is no kernel at all, and not worth a slower read of its input.
-            Role::View => self.read.contains(&input.id),
-        });
-        let Some(out) = operation.outputs().next().filter(|_| fits) else { return false };
+        let outputs = operations.outputs(index);
+        let Some(&out) = outputs.first().filter(|_| self.can_read(inputs, role)) else { return false };
         let Some(shape) = self.shape_with(&out.shape) else { return false };
         if role == Role::Indexed(true) {
-            if shape != out.shape[..] {
+            if shape != &out.shape[..] {
                 return false;
             }
             self.is_fixed = true;
         }
         self.shape = Some(shape);
-        operation.inputs().for_each(|input| self.keep(input.id));
-        for input in operation.inputs() {
+        for &input in inputs {
+            self.keep(input.id);
+            let is_own = self.makes(input.id);
             let list = match role {
                 Role::Indexed(_) => &mut self.indexed,
                 Role::Elementwise | Role::View => &mut self.read,
             };
-            if !list.contains(&input.id) && !self.made.iter().any(|tensor| tensor.id == input.id) {
-                list.push(input.id);
+            if !is_own && !holds(list, input.id) {
+                list.push(input);
             }
         }
-        self.accesses += operation.inputs().count() + operation.outputs().count();
+        self.accesses += inputs.len() + outputs.len();
         self.launches += 1;
         if matches!(operation, OperationIr::Activation(_)) {
             // At least two operations with a tensor between them.
@@ -216,27 +203,48 @@ impl Group {
             self.launches += 1;
         }
         self.views += usize::from(role == Role::View);
-        self.made.extend(operation.outputs().cloned());
+        self.made.extend(outputs);
         self.members.push(index);
         true
     }
 
+    /// Begins the group with a matrix product of `inputs`.
+    fn begin_with_product(&mut self, out: &'a TensorIr, inputs: &[&'a TensorIr]) {
+        (self.product, self.shape, self.is_fixed) = (Some(out), Some(&out.shape[..]), true);
+        for &input in inputs {
+            if !holds(&self.indexed, input.id) {
+                self.indexed.push(input);
+            }
+        }
+        self.made.push(out);
+    }
+
+    /// Returns whether the kernel can read `inputs` in this role.
+    fn can_read(&self, inputs: &[&TensorIr], role: Role) -> bool {
+        inputs.iter().all(|input| match role {
+            Role::Elementwise => !holds(&self.indexed, input.id),
+            Role::Indexed(_) => !holds(&self.read, input.id) && !self.makes(input.id),
+            // A view alone is no kernel at all, and not worth a slower read of its input.
+            Role::View => holds(&self.read, input.id),
+        })
+    }
+
     /// Adds the reduction of a tensor of the group, if one kernel can compute both. Along the last axis the group goes on with
     /// outputs of its shape. Along another one it goes on with outputs of the shape of the reduction.
-    fn takes_reduction(&mut self, op: &ReduceDimOpIr) -> bool {
-        let is_own = self.read.contains(&op.input.id) || self.makes(op.input.id);
-        if !is_own || self.product.is_some() || self.shape.as_deref() != Some(&op.input.shape[..]) {
+    fn takes_reduction(&mut self, op: &'a ReduceDimOpIr) -> bool {
+        let is_own = holds(&self.read, op.input.id) || self.makes(op.input.id);
+        if !is_own || self.product.is_some() || self.shape != Some(&op.input.shape[..]) {
             return false;
         }
         if op.axis + 1 < op.input.shape.num_dims() {
-            self.shape = Some(op.out.shape.to_vec());
+            self.shape = Some(&op.out.shape);
             self.is_fixed = true;
         }
         self.keep(op.input.id);
-        let is_row = |tensor: &&TensorIr| tensor.shape == op.input.shape;
+        let is_row = |tensor: &&&TensorIr| tensor.shape == op.input.shape;
         self.earlier = self.made.iter().filter(is_row).map(|tensor| tensor.id).collect();
         self.sums.push(op.out.id);
-        self.made.push(op.out.clone());
+        self.made.push(&op.out);
         true
     }
 
@@ -248,7 +256,7 @@ impl Group {
     }
 
     fn makes(&self, id: TensorId) -> bool {
-        self.made.iter().any(|tensor| tensor.id == id)
+        holds(&self.made, id)
     }
 
     /// Returns whether the kernel writes a tensor that it makes, even if no later operation reads it.
@@ -262,8 +270,8 @@ impl Group {
     }
 
     /// Returns the shape of the group with an output of the shape `out`, or `None` if they do not fit.
-    fn shape_with(&self, out: &[usize]) -> Option<Vec<usize>> {
-        let Some(shape) = &self.shape else { return Some(out.to_vec()) };
+    fn shape_with(&self, out: &'a [usize]) -> Option<&'a [usize]> {
+        let Some(shape) = self.shape else { return Some(out) };
         if shape.len() != out.len() {
             return None;
         }
@@ -271,15 +279,15 @@ impl Group {
         let grows = shape.iter().zip(out).any(|(&length, &new)| length == 1 && new > 1);
         let is_whole = shape.iter().zip(out).all(|(&length, &new)| length == new || length == 1);
         match (fits, grows) {
-            (true, false) => Some(shape.clone()),
-            (true, true) if !self.is_fixed && is_whole => Some(out.to_vec()),
+            (true, false) => Some(shape),
+            (true, true) if !self.is_fixed && is_whole => Some(out),
             _ => None,
         }
     }
 
     /// Returns the output of the matrix product with which the group begins.
-    pub(super) fn product(&self) -> Option<&TensorIr> {
-        self.product.as_ref()
+    pub(super) fn product(&self) -> Option<&'a TensorIr> {
+        self.product
     }
 
     /// Returns whether there is no operation.
@@ -293,17 +301,17 @@ impl Group {
     }
 
     /// Returns the tensors from outside that are read value by value.
-    pub(super) fn read(&self) -> &[TensorId] {
+    pub(super) fn read(&self) -> &[&'a TensorIr] {
         &self.read
     }
 
     /// Returns the tensors from outside that are read at computed places.
-    pub(super) fn indexed(&self) -> &[TensorId] {
+    pub(super) fn indexed(&self) -> &[&'a TensorIr] {
         &self.indexed
     }
 
     /// Returns the tensors that the operations make.
-    pub(super) fn made(&self) -> &[TensorIr] {
+    pub(super) fn made(&self) -> &[&'a TensorIr] {
         &self.made
     }
 
@@ -319,4 +327,9 @@ impl Group {
         let saved = self.accesses.saturating_sub(self.read.len() + self.views + written);
         saved * ACCESS_SCORE + self.launches.saturating_sub(1) * LAUNCH_SCORE > self.views * VIEW_SCORE
     }
+}
+
+/// Returns whether tensor `id` is in `list`.
+fn holds(list: &[&TensorIr], id: TensorId) -> bool {
+    list.iter().any(|tensor| tensor.id == id)
 }

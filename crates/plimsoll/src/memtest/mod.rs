@@ -130,7 +130,10 @@ fn verdicts<S: Traceable + Sync>(
         let index = match models.iter().position(|model| same(model.demand())) {
             Some(index) => index,
             None => {
-                models.push(MemoryModel::new(subject, demand).invalid()?);
+                // Even with other options the traces are the same.
+                let traced = models.iter().find(|model| model.demand().rules == demand.rules);
+                let traces = traced.map(MemoryModel::traces).unwrap_or_default();
+                models.push(MemoryModel::with_traces(subject, demand, traces).invalid()?);
                 models.len() - 1
             }
         };
