@@ -37,7 +37,8 @@ pub struct MemoryModel<'a, S> {
     traces: Traces,
     /// Costs of 2 and of 3 utterances, where each size needs a trace of its own.
     costs: Cache<(BatchShape, Choice), [Cost; 2]>,
-    in_use: Cache<Size, Bytes>,
+    /// Memory of sizes that need a trace of their own.
+    sizes: Cache<Size, Arc<SizeMemory>>,
     peaks: Cache<(Size, StateOption, Bytes), Bytes>,
     /// The best pages of a run of one size alone, and its peak.
     alone: Cache<(Size, StateOption), (Bytes, Bytes)>,
@@ -46,6 +47,8 @@ pub struct MemoryModel<'a, S> {
     /// Lower bounds of the peaks that were not computed to the end.
     exceeded: Cache<(Size, StateOption, Bytes), Bytes>,
     validations: Cache<(Size, u32, StateOption, Bytes), Bytes>,
+    /// Peak and largest allocation of a validation alone.
+    validated: Cache<(BatchShape, u32), (Bytes, Bytes)>,
     parameters: Vec<u64>,
     weights: Bytes,
     gradients: Bytes,
@@ -53,6 +56,15 @@ pub struct MemoryModel<'a, S> {
 
 /// A micro-batch that is estimated: the batch shape of its step, its number of utterances, and its execution choice.
 type Size = (BatchShape, u32, Choice);
+
+/// Memory of a micro-batch whose size needs a trace of its own. The trace itself takes megabytes and is not kept.
+#[derive(Debug)]
+struct SizeMemory {
+    in_use: Bytes,
+    largest: Bytes,
+    /// Peak of a run, for each form of the optimizer state.
+    peaks: Vec<(StateOption, Bytes)>,
+}
 
 /// Factor by which an estimate may exceed a budget before it is taken as proof that the exact value does.
 const HOPELESS: f64 = 1.02;
@@ -91,12 +103,13 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             demand,
             traces,
             costs: Mutex::default(),
-            in_use: Mutex::default(),
+            sizes: Mutex::default(),
             peaks: Mutex::default(),
             alone: Mutex::default(),
             beside: Mutex::default(),
             exceeded: Mutex::default(),
             validations: Mutex::default(),
+            validated: Mutex::default(),
             parameters,
             weights,
             gradients,
@@ -166,6 +179,9 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         page: Bytes,
         limit: Bytes,
     ) -> Result<Bytes, TraceError> {
+        if matches!(self.demand.rules, BackendRules::Flex { .. }) {
+            return self.peak_on_host(size, state);
+        }
         let key = (size, state, page);
         if let Some(&peak) = self.peaks.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(peak);
@@ -190,10 +206,39 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             let beside = Some(self.beside_pages(size, state)?);
             return Ok(known.with_run((utterances, rules), beside, |run| run.reserved_within(page, step, None, limit)));
         }
-        let trace = self.trace(bucket, utterances, choice)?;
-        Ok(match rules {
-            BackendRules::Flex { .. } => with_margin(RunMemory::new(&trace, None, step).peak()),
-            BackendRules::Cube { .. } => trace.reserved_within(page, step, None, limit),
+        Ok(self.trace(bucket, utterances, choice)?.reserved_within(page, step, None, limit))
+    }
+
+    /// Estimates the peak memory of a run on the CPU, which has no pages.
+    fn peak_on_host(&self, size: Size, state: StateOption) -> Result<Bytes, TraceError> {
+        let known = self.size_memory(size)?;
+        match known.peaks.iter().find(|(of, _)| *of == state) {
+            Some(&(_, peak)) => Ok(peak),
+            None => cached(&self.peaks, (size, state, Bytes(0)), || {
+                self.peak_of_run(&self.trace(size.0, size.1, size.2)?, size, state)
+            }),
+        }
+    }
+
+    /// Computes the peak memory on the CPU of a run with micro-batches of this `size`, which `trace` is of.
+    fn peak_of_run(&self, trace: &Trace, size: Size, state: StateOption) -> Result<Bytes, TraceError> {
+        Ok(with_margin(RunMemory::new(trace, None, self.step(size.0, size.1, state)?).peak()))
+    }
+
+    /// Returns the memory of a size that needs a trace of its own.
+    fn size_memory(&self, size: Size) -> Result<Arc<SizeMemory>, TraceError> {
+        cached(&self.sizes, size, || {
+            let trace = self.trace(size.0, size.1, size.2)?;
+            let mut peaks: Vec<(StateOption, Bytes)> = Vec::new();
+            if matches!(self.demand.rules, BackendRules::Flex { .. }) {
+                let states = self.demand.options.states.iter().chain(&self.demand.remedies.states);
+                for &state in states {
+                    if peaks.iter().all(|(known, _)| *known != state) {
+                        peaks.push((state, self.peak_of_run(&trace, size, state)?));
+                    }
+                }
+            }
+            Ok(Arc::new(SizeMemory { in_use: trace.timeline.peak(), largest: trace.largest(), peaks }))
         })
     }
 
@@ -244,7 +289,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         if let Some(known) = self.known(bucket, choice)? {
             return Ok(Bytes(greatest(&known.envelope().in_use, utterances)));
         }
-        cached(&self.in_use, size, || Ok(self.trace(bucket, utterances, choice)?.timeline.peak()))
+        Ok(self.size_memory(size)?.in_use)
     }
 
     /// Returns whether a micro-batch of this `size` needs far more than `budget`, by the traces of no and of full
@@ -272,7 +317,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
                 let alignment = self.demand.rules.alignment() as u64;
                 Ok(Bytes(greatest(&known.envelope().largest, utterances).next_multiple_of(alignment)))
             }
-            None => Ok(self.trace(bucket, utterances, choice)?.largest()),
+            None => Ok(self.size_memory((bucket, utterances, choice))?.largest),
         }
     }
 
@@ -335,13 +380,14 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         page: Bytes,
     ) -> Result<Bytes, TraceError> {
         cached(&self.validations, (size, utterances, state, page), || {
-            let timeline = self.validation_timeline(size.0, utterances)?;
             Ok(match self.demand.rules {
                 BackendRules::Flex { .. } => {
-                    with_margin(Bytes(self.idle(state).0 + timeline.peak().0.saturating_sub(self.weights.0)))
+                    let (peak, _) = self.validation_memory(size.0, utterances)?;
+                    with_margin(Bytes(self.idle(state).0 + peak.0.saturating_sub(self.weights.0)))
                 }
                 BackendRules::Cube { .. } => {
                     let (trace, step) = (self.trace(size.0, size.1, size.2)?, self.step(size.0, size.1, state)?);
+                    let timeline = self.validation_timeline(size.0, utterances)?;
                     trace.reserved_within(page, step, Some(&timeline), Bytes(u64::MAX))
                 }
             })
@@ -350,8 +396,16 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
 
     /// Returns the size of the largest single allocation of validating `utterances` utterances of `bucket`.
     pub(crate) fn largest_in_validation(&self, bucket: BatchShape, utterances: u32) -> Result<Bytes, TraceError> {
-        let timeline = self.validation_timeline(bucket, utterances)?;
-        Ok(timeline.allocations.iter().map(|one| one.size).max().unwrap_or_default())
+        Ok(self.validation_memory(bucket, utterances)?.1)
+    }
+
+    /// Computes the peak and the largest single allocation of validating `utterances` utterances of `bucket`.
+    fn validation_memory(&self, bucket: BatchShape, utterances: u32) -> Result<(Bytes, Bytes), TraceError> {
+        cached(&self.validated, (bucket, utterances), || {
+            let timeline = self.validation_timeline(bucket, utterances)?;
+            let largest = timeline.allocations.iter().map(|one| one.size).max().unwrap_or_default();
+            Ok((timeline.peak(), largest))
+        })
     }
 
     /// Returns the memory over time of validating `utterances` utterances of `bucket`.
