@@ -1,6 +1,8 @@
 //! Memory of micro-batches of every size, as lines of which the highest counts.
 
-use crate::scalable_trace::ScalableTrace;
+use plimsoll_core::Bytes;
+
+use crate::timeline::Timeline;
 
 /// Bytes that grow linearly with the utterances: of one utterance, and of each further one.
 pub(crate) type Line = (f64, f64);
@@ -15,14 +17,13 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Makes the envelope of a trace.
-    pub(crate) fn new(trace: &ScalableTrace) -> Self {
-        let timeline = trace.timeline();
+    /// Makes the envelope of `timeline`, if `scaled` returns the size of an allocation for a number of utterances.
+    pub(crate) fn new(timeline: &Timeline, scaled: impl Fn(Bytes, u32) -> u64) -> Self {
         // Sizes are linear in the utterances, so are their sums.
-        let [one, two] = [1, 2].map(|utterances| timeline.in_use(|size| trace.scaled(size, utterances)));
+        let [one, two] = [1, 2].map(|utterances| timeline.in_use(|size| scaled(size, utterances)));
         let line = |one: u64, two: u64| (one as f64, two as f64 - one as f64);
         let in_use = one.into_iter().zip(two).map(|(one, two)| line(one, two));
-        let largest = timeline.allocations.iter().map(|one| line(trace.scaled(one.size, 1), trace.scaled(one.size, 2)));
+        let largest = timeline.allocations.iter().map(|one| line(scaled(one.size, 1), scaled(one.size, 2)));
         Self { in_use: highest(in_use.collect()), largest: highest(largest.collect()) }
     }
 }

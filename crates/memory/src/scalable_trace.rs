@@ -10,7 +10,6 @@ use crate::envelope::Envelope;
 use crate::heap::Heap;
 use crate::operations::Operations;
 use crate::pool_run::{Lives, PoolRun};
-use crate::timeline::Timeline;
 use crate::trace::{Recording, Trace, TraceError, record, record_validation, replay_on};
 use crate::traceable::Traceable;
 
@@ -70,7 +69,7 @@ impl ScalableTrace {
     }
 
     /// Computes the size of an allocation of `size` bytes if there are `utterances` utterances, before it is rounded.
-    pub(crate) fn scaled(&self, size: Bytes, utterances: u32) -> u64 {
+    fn scaled(&self, size: Bytes, utterances: u32) -> u64 {
         match size.0.is_multiple_of(u64::from(self.utterances)) {
             true => size.0 / u64::from(self.utterances) * u64::from(utterances),
             false => size.0,
@@ -84,14 +83,10 @@ impl ScalableTrace {
         cost
     }
 
-    /// Returns the memory over time, with the exact sizes of a number of utterances that [`scaled`](Self::scaled) scales.
-    pub(crate) fn timeline(&self) -> &Timeline {
-        &self.trace.timeline
-    }
-
     /// Returns the memory of micro-batches of every size.
     pub(crate) fn envelope(&self) -> &Envelope {
-        self.envelope.get_or_init(|| Envelope::new(self))
+        self.envelope
+            .get_or_init(|| Envelope::new(&self.trace.timeline, |size, utterances| self.scaled(size, utterances)))
     }
 
     /// Calls `compute` with a run of micro-batches of `utterances` utterances, whose memory beside the pages for larger tensors is
