@@ -11,6 +11,7 @@ use plimsoll_mpi::scale::{Cluster, Link, Prediction, Step, table};
 use plimsoll_recipes::processes::Processes;
 use plimsoll_recipes::training::named_run;
 use plimsoll_recipes::{Failure, FailureExt};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::number::number_in;
@@ -121,6 +122,19 @@ fn links(args: &ScaleArgs, measured: Option<Link>, is_one_machine: bool) -> (Lin
     (within, between)
 }
 
+/// Part of `plan.toml` that is read.
+#[derive(Deserialize)]
+struct PlanFile {
+    #[serde(flatten)]
+    header: PlanHeader,
+    training: TrainingTable,
+}
+
+#[derive(Deserialize)]
+struct TrainingTable {
+    replicas: usize,
+}
+
 /// What the record of a run says besides its step.
 struct RunFacts {
     /// Number of steps that were measured.
@@ -152,14 +166,21 @@ fn measured_step(run: &Path) -> Result<(Step, RunFacts), Failure> {
         return Err(Failure::invalid(message, "train some 20 steps first: `train --steps 20`"));
     }
     let plan = read_text_file(run.join("plan.toml")).invalid()?;
-    let replicas =
-        toml::from_str(&plan).ok().and_then(|plan: toml::Table| plan.get("training")?.get("replicas")?.as_integer());
-    if let Some(replicas @ 2..) = replicas {
+    let PlanFile { header, training } = toml::from_str(&plan).map_err(|error| {
+        let message = format!("cannot read {}: {}", run.join("plan.toml").display(), error.message());
+        Failure::invalid(message, "the plan of a run is written when it begins: train some 20 steps again")
+    })?;
+    if let replicas @ 2.. = training.replicas {
         let message =
             format!("{} trained with {replicas} replicas, and each recorded its own part of a step", run.display());
         return Err(Failure::invalid(message, "measure a run of one process: `train --steps 20`"));
     }
-    let header: PlanHeader = toml::from_str(&plan).unwrap_or_default();
+    let unknown = |what| {
+        let message = format!("the plan of {} does not say {what}", run.display());
+        Failure::invalid(message, "train some 20 steps with this version: `train --steps 20`")
+    };
+    let parameters = header.parameters.ok_or_else(|| unknown("how many parameters the model has"))?;
+    let hop_seconds = header.hop_seconds.ok_or_else(|| unknown("how long a frame is"))?;
     let median = |value: &dyn Fn(&StepEvent) -> f64| {
         let mut values: Vec<f64> = steps.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
@@ -171,9 +192,9 @@ fn measured_step(run: &Path) -> Result<(Step, RunFacts), Failure> {
     let step = Step {
         compute_seconds: median(&of(SHARED)),
         fixed_seconds: median(&of(OWN)),
-        gradient_bytes: header.parameters.unwrap_or_default() as f64 * size_of::<f32>() as f64,
+        gradient_bytes: parameters as f64 * size_of::<f32>() as f64,
         micro_batches: (utterances as usize).max(1),
-        audio_seconds: median(&|step| step.frames as f64) * header.hop_seconds.unwrap_or(0.01),
+        audio_seconds: median(&|step| step.frames as f64) * hop_seconds,
     };
     let device = header.device.unwrap_or_default();
     let host_threads = device.strip_prefix("the CPU, ").and_then(|rest| rest.split(' ').next()?.parse().ok());

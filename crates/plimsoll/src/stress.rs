@@ -86,7 +86,7 @@ pub(crate) fn stress(args: &StressArgs, memory: &'static CountingAllocator) -> R
         // What the training met is a verdict; a mistake in the configuration is none.
         Err(failure) if failure.kind() == FailureKind::Failed => {
             let outcome = Outcome::fail(failure.to_string());
-            vec![CheckReport::new("errors", "every step is taken and saved", outcome, time)]
+            vec![StressCheck::Errors.report(outcome, time)]
         }
         Err(failure) => return Err(failure),
     };
@@ -116,6 +116,52 @@ fn longest_only(config: &mut RunConfig) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A check of `stress`, by which `prove` finds it in the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StressCheck {
+    Errors,
+    Memory,
+    OutOfMemory,
+    Busy,
+    Utilization,
+    Throttling,
+    Checkpoints,
+    Steady,
+}
+
+impl StressCheck {
+    /// Returns the stable name in the report.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Errors => "errors",
+            Self::Memory => "memory",
+            Self::OutOfMemory => "out-of-memory",
+            Self::Busy => "busy",
+            Self::Utilization => "utilization",
+            Self::Throttling => "throttling",
+            Self::Checkpoints => "checkpoints",
+            Self::Steady => "steady",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Errors => "every step is taken and saved",
+            Self::Memory => "memory stays within the plan",
+            Self::OutOfMemory => "no computation is repeated",
+            Self::Busy => "the time goes into the model",
+            Self::Utilization => "the GPUs are in use",
+            Self::Throttling => "the GPUs run at their clock",
+            Self::Checkpoints => "checkpoints take little time",
+            Self::Steady => "steps do not become slower",
+        }
+    }
+
+    fn report(self, outcome: Outcome, time: Duration) -> CheckReport {
+        CheckReport::new(self.id(), self.title(), outcome, time)
+    }
+}
+
 /// A trial with what was seen beside it.
 struct StressRun<'a> {
     trial: &'a Trial,
@@ -127,16 +173,16 @@ struct StressRun<'a> {
 impl StressRun<'_> {
     fn checks(&self, time: Duration) -> Vec<CheckReport> {
         [
-            ("errors", "every step is taken and saved", self.errors()),
-            ("memory", "memory stays within the plan", self.memory()),
-            ("out-of-memory", "no computation is repeated", self.retries()),
-            ("busy", "the time goes into the model", self.busy()),
-            ("utilization", "the GPUs are in use", self.utilization()),
-            ("throttling", "the GPUs run at their clock", self.throttling()),
-            ("checkpoints", "checkpoints take little time", self.checkpoints()),
-            ("steady", "steps do not become slower", self.steady()),
+            (StressCheck::Errors, self.errors()),
+            (StressCheck::Memory, self.memory()),
+            (StressCheck::OutOfMemory, self.retries()),
+            (StressCheck::Busy, self.busy()),
+            (StressCheck::Utilization, self.utilization()),
+            (StressCheck::Throttling, self.throttling()),
+            (StressCheck::Checkpoints, self.checkpoints()),
+            (StressCheck::Steady, self.steady()),
         ]
-        .map(|(id, title, outcome)| CheckReport::new(id, title, outcome, time))
+        .map(|(check, outcome)| check.report(outcome, time))
         .into()
     }
 

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use burn::module::ParamId;
 use plimsoll_tape::{Direction, PassObserver, Task, Visit, layer_names};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Time that a layer took in the micro-batches that were measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LayerTime {
     /// Name of the layer: the path of fields that leads to it, such as `blocks.0.attention.output`; `loss` for what
     /// follows the last layer.

@@ -87,8 +87,8 @@ struct StateTable {
     form: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// A bucket of the plan. Its sizes have no honest default.
+#[derive(Deserialize)]
 struct BucketTable {
     micro_batch: u64,
     accumulation: u64,
@@ -96,8 +96,7 @@ struct BucketTable {
     choice: ChoiceTable,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Deserialize)]
 struct ShapeTable {
     utterances: u64,
     frames: u64,

@@ -143,6 +143,10 @@ fn a_folder_is_read() {
         (Some(Bytes(100)), Some(40), Some("eight"))
     );
     assert_eq!((plan.buckets[0].accumulation, plan.buckets[0].remat.contains("first")), (2, true));
+    // A bucket with a renamed size is no plan, rather than a plan with sizes of 0.
+    let renamed = std::fs::read_to_string(path.join("plan.toml")).unwrap().replace("accumulation", "repeats");
+    std::fs::write(path.join("plan.toml"), renamed).unwrap();
+    assert_eq!(RunFacts::read(&path).unwrap().plan, None);
     // Without a plan the rest is still known.
     std::fs::remove_file(path.join("plan.toml")).unwrap();
     assert_eq!(RunFacts::read(&path).unwrap().plan, None);

@@ -8,14 +8,20 @@ use plimsoll_recipes::training::{
 };
 use plimsoll_tape::gpu::KernelTime;
 use plimsoll_train::LayerTime;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the serialized form of [`Profile`].
 const SCHEMA_VERSION: u32 = 1;
 
-/// Everything that a profile measured.
-#[derive(Debug, Serialize)]
-pub(super) struct Profile {
+/// Reads an optional value that must be written: a field that is missing is an error, and not a value that is unknown.
+fn required<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+/// Everything that a profile measured: what `profile --json` prints, and what `prove` reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Profile {
     schema_version: u32,
     /// Where model and batches are.
     pub(super) placement: Placement,
@@ -24,11 +30,11 @@ pub(super) struct Profile {
     /// Number of first steps that were left out.
     pub(super) left_out: usize,
     /// Mean wall time of a step.
-    pub(super) seconds_per_step: f64,
+    pub(crate) seconds_per_step: f64,
     /// Wall time of the measured steps by owner.
-    pub(super) times: TimeShares,
+    pub(crate) times: TimeShares,
     /// Seconds of audio that training computes per second.
-    pub(super) audio_seconds_per_second: f64,
+    pub(crate) audio_seconds_per_second: f64,
     /// Speed of loading without training.
     pub(super) loading: LoadingSpeed,
     /// Mean share of padding in the batches.
@@ -36,15 +42,15 @@ pub(super) struct Profile {
     /// Mean number of micro-batches in a step.
     pub(super) micro_batches: f64,
     /// Mean number of reads from the device in a step.
-    pub(super) reads: f64,
+    pub(crate) reads: f64,
     /// Mean number of kernels that a step launches; `None` on the CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) launches: Option<f64>,
+    #[serde(deserialize_with = "required")]
+    pub(crate) launches: Option<f64>,
     /// Mean number of tensors that a step copies to the GPU; `None` on the CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) uploads: Option<f64>,
+    #[serde(deserialize_with = "required")]
+    pub(crate) uploads: Option<f64>,
     /// Memory.
-    pub(super) memory: MemoryProfile,
+    pub(crate) memory: MemoryProfile,
     /// Padded shapes of the batches, the most frequent first.
     pub(super) shapes: Vec<ShapeRow>,
     /// Number of micro-batches that were computed at the same time while layers were measured. The seconds of a layer are
@@ -53,8 +59,8 @@ pub(super) struct Profile {
     /// Time of each layer, in the order of computation.
     pub(super) layers: Vec<LayerTime>,
     /// Time of the kernels of a step by name, the longest first; `None` on the CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) kernels: Option<KernelProfile>,
+    #[serde(deserialize_with = "required")]
+    pub(crate) kernels: Option<KernelProfile>,
     /// Cost of a micro-batch by operation, the dearest first; empty if the memory of the run is not planned.
     pub(super) operations: Vec<OperationRow>,
     /// Share by which a step is longer while layers are measured.
@@ -62,67 +68,74 @@ pub(super) struct Profile {
 }
 
 /// Memory of the measured steps beside the plan.
-#[derive(Debug, Serialize)]
-pub(super) struct MemoryProfile {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MemoryProfile {
     /// Highest memory of a step; `None` if the device cannot measure it.
+    #[serde(deserialize_with = "required")]
     pub(super) peak_bytes: Option<Bytes>,
     /// Planned peak of the run; `None` if it is not planned.
-    pub(super) planned_bytes: Option<Bytes>,
+    #[serde(deserialize_with = "required")]
+    pub(crate) planned_bytes: Option<Bytes>,
     /// Planned memory by owner at the peak of the largest step. It adds up to the planned peak.
     pub(super) owners: BTreeMap<String, Bytes>,
     /// Memory pools of the GPU after the last step; `None` on the CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "required")]
     pub(super) pools: Option<PoolMemory>,
     /// Settings of the pools, by their keys; empty on the CPU.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) settings: BTreeMap<&'static str, serde_json::Value>,
+    pub(super) settings: BTreeMap<String, serde_json::Value>,
     /// Highest memory of each step, over time.
     pub(super) by_step: Vec<StepMemory>,
 }
 
 /// Memory of a step.
-#[derive(Debug, Serialize)]
-pub(super) struct StepMemory {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepMemory {
     step: u64,
     peak_bytes: Bytes,
     /// Planned memory for batches of this shape; `None` if the plan does not cover it.
+    #[serde(deserialize_with = "required")]
     planned_bytes: Option<Bytes>,
 }
 
 /// Steps of one padded shape.
-#[derive(Debug, Serialize)]
-pub(super) struct ShapeRow {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShapeRow {
     pub(super) shape: BatchShape,
     pub(super) steps: usize,
     /// Time for compiling kernels in these steps.
     pub(super) compile_seconds: f64,
     /// Mean wall time of these steps.
-    pub(super) seconds_per_step: f64,
+    pub(crate) seconds_per_step: f64,
 }
 
 /// Kernels of a GPU, timed one by one.
-#[derive(Debug, Serialize)]
-pub(super) struct KernelProfile {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KernelProfile {
     /// Number of steps whose kernels were timed.
     pub(super) steps: u64,
     /// Seconds of all kernels of a step.
-    pub(super) seconds_per_step: f64,
+    pub(crate) seconds_per_step: f64,
     /// Share by which a step is longer while kernels are timed.
     pub(super) cost: f64,
     /// Kernels by name, the longest first.
-    pub(super) rows: Vec<KernelRow>,
+    pub(crate) rows: Vec<KernelRow>,
 }
 
 /// Kernels of one name.
-#[derive(Debug, Serialize)]
-pub(super) struct KernelRow {
-    pub(super) name: String,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KernelRow {
+    pub(crate) name: String,
     /// Launches in a step.
-    pub(super) count: f64,
+    pub(crate) count: f64,
     /// Seconds in a step.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Share of the time of all kernels.
-    pub(super) share: f64,
+    pub(crate) share: f64,
     /// Share of the launches that the device could not time, so that the host did.
     pub(super) by_host: f64,
 }
@@ -150,9 +163,10 @@ pub(super) struct Trials<'a> {
 }
 
 /// Cost of the operations of one name.
-#[derive(Debug, Serialize)]
-pub(super) struct OperationRow {
-    pub(super) name: &'static str,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OperationRow {
+    pub(super) name: String,
     pub(super) count: u64,
     /// Share of the time of a micro-batch, by the cost model.
     pub(super) share: f64,
@@ -221,8 +235,8 @@ impl MemoryProfile {
         });
         let device = &trial.plan.config.device;
         let settings = BTreeMap::from([
-            ("device.cuda_allocator", serde_json::json!(device.cuda_allocator)),
-            ("device.persistent_memory", serde_json::json!(device.persistent_memory)),
+            ("device.cuda_allocator".to_string(), serde_json::json!(device.cuda_allocator)),
+            ("device.persistent_memory".to_string(), serde_json::json!(device.persistent_memory)),
         ]);
         let owner = |(owner, bytes): &(plimsoll_memory::Owner, Bytes)| {
             (serde_json::json!(owner).as_str().unwrap_or_default().to_string(), *bytes)
@@ -300,7 +314,7 @@ fn operations(prediction: &StepPrediction) -> Vec<OperationRow> {
     let seconds = |cost: &plimsoll_memory::Cost| prediction.speed.seconds(cost, precision);
     let all: f64 = prediction.operations.iter().map(|operation| seconds(&operation.cost)).sum();
     let row = |operation: &plimsoll_memory::OperationCost| OperationRow {
-        name: operation.name,
+        name: operation.name.to_string(),
         count: operation.count,
         share: seconds(&operation.cost) / all.max(f64::MIN_POSITIVE),
         operations: operation.cost.operations,
@@ -323,7 +337,52 @@ fn extra_time(plain: &Trial, layered: &Trial) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// Returns a profile of a GPU as `profile --json` prints it.
+    fn printed() -> Value {
+        json!({
+            "schema_version": SCHEMA_VERSION, "placement": Placement::default(), "steps": 4, "left_out": 2,
+            "seconds_per_step": 0.5, "times": {"compute": 2.0}, "audio_seconds_per_second": 90.0,
+            "loading": {"batches": 4, "audio_seconds_per_second": 900.0}, "padding": 0.1, "micro_batches": 1.0,
+            "reads": 1.0, "launches": 1400.0, "uploads": 3.0,
+            "memory": {
+                "peak_bytes": 90, "planned_bytes": 100, "owners": {"weights": 100}, "pools": null, "settings": {},
+                "by_step": [{"step": 3, "peak_bytes": 90, "planned_bytes": null}],
+            },
+            "shapes": [], "lanes": 1, "layers": [], "kernels": null, "operations": [], "layer_cost": 0.1,
+        })
+    }
+
+    /// Lists the paths of all fields of `value`.
+    fn fields(value: &Value, at: &str) -> Vec<String> {
+        let inner = |(name, value): (&String, &Value)| {
+            let path = format!("{at}/{name}");
+            let below =
+                if ["times", "owners", "settings"].contains(&name.as_str()) { vec![] } else { fields(value, &path) };
+            [vec![path], below].concat()
+        };
+        value.as_object().into_iter().flatten().flat_map(inner).collect()
+    }
+
+    #[test]
+    fn a_profile_with_a_missing_or_renamed_field_is_refused() {
+        let read = |value: &Value| serde_json::from_str::<Profile>(&value.to_string());
+        assert_eq!(json!(read(&printed()).unwrap()), printed());
+        for path in fields(&printed(), "") {
+            let (mut missing, mut renamed) = (printed(), printed());
+            let (above, name) = path.rsplit_once('/').unwrap();
+            missing.pointer_mut(above).unwrap().as_object_mut().unwrap().remove(name);
+            let object = renamed.pointer_mut(above).unwrap().as_object_mut().unwrap();
+            let value = object.remove(name).unwrap();
+            object.insert(format!("{name}_renamed"), value);
+            for changed in [missing, renamed] {
+                assert!(read(&changed).unwrap_err().to_string().contains(name), "{path}");
+            }
+        }
+    }
 
     #[test]
     fn short_names_say_operation_and_method() {

@@ -19,7 +19,8 @@ use crate::output::{ForceFlag, OutputFile};
 use crate::signals::Signals;
 use crate::terminal::{Terminal, spinner};
 use crate::trial::{TrialBar, TrialConfigArgs};
-use measured::{Profile, Trials};
+use measured::Trials;
+pub(crate) use measured::{KernelProfile, Profile};
 
 /// Number of steps that are measured unless `--steps` says otherwise.
 const STEPS: u64 = 30;

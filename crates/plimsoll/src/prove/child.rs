@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_monitor::doctor::Outcome;
 use plimsoll_recipes::{Failure, FailureExt};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 /// Time between two looks at a process.
 pub(super) const POLL: Duration = Duration::from_millis(50);
@@ -43,9 +43,16 @@ impl Ended {
         self.status.and_then(|status| status.code())
     }
 
-    /// Returns what it printed as JSON.
-    pub(super) fn json(&self) -> Option<Value> {
-        serde_json::from_str(&self.stdout).ok()
+    /// Reads the report that it printed.
+    ///
+    /// # Errors
+    /// How it ended, if it printed nothing; otherwise what of the report cannot be read.
+    pub(super) fn report<T: DeserializeOwned>(&self) -> Result<T, Outcome> {
+        if self.stdout.trim().is_empty() {
+            return Err(self.failure());
+        }
+        let unreadable = |error| Outcome::fail(format!("what it printed is not the report of this version: {error}"));
+        serde_json::from_str(&self.stdout).map_err(unreadable)
     }
 
     /// Returns a failure with how it ended and what it said last.

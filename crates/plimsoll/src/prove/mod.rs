@@ -90,13 +90,14 @@ pub(crate) fn prove(args: &ProveArgs) -> Result<ExitCode, Failure> {
         checks.extend(found?);
     }
     // Deleted before anything is printed: a closed output ends the program.
+    let kernels = proof.kernels();
     drop((proof, folder));
     let machine = MachineSummary::from(&Machine::probe());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let report = DoctorReport::new(now, Some(machine), checks);
     let json = json!(report);
     out.write(format!("{json:#}\n"))?;
-    page.write(page::page(&report, &to_toml(&loaded)))?;
+    page.write(page::page(&report, kernels.as_ref(), &to_toml(&loaded)))?;
     match args.json {
         true => println!("{json:#}"),
         false => print!("{}", report.page(uses_color())),

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use plimsoll_core::{Seconds, counted};
 use plimsoll_monitor::doctor::{CheckReport, CheckStatus, DoctorReport};
 
+use crate::profile::KernelProfile;
+
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8886; --pass: #2a7d46; --warn: #a86400; --fail: #b3261e; --skip: #777; }
 @media (prefers-color-scheme: dark) { :root { --pass: #6cc48a; --warn: #e0a94a; --fail: #f28b82; --skip: #999; } }
@@ -18,8 +20,8 @@ pre { overflow-x: auto; border: 1px solid var(--line); padding: .6rem; }
 .fix { font-style: italic; }
 ";
 
-/// Formats `report`, which was made with the configuration `config`.
-pub(super) fn page(report: &DoctorReport, config: &str) -> String {
+/// Formats `report`, which was made with the configuration `config`, with the `kernels` of a GPU.
+pub(super) fn page(report: &DoctorReport, kernels: Option<&KernelProfile>, config: &str) -> String {
     let mut body = String::new();
     let count = |status| report.count(status);
     let verdict = match (count(CheckStatus::Fail), count(CheckStatus::Warn)) {
@@ -34,7 +36,7 @@ pub(super) fn page(report: &DoctorReport, config: &str) -> String {
     body.push_str("<table><tr><th>Result</th><th>Check</th><th>Finding</th><th>Time</th></tr>\n");
     report.checks.iter().for_each(|check| row(&mut body, check));
     body.push_str("</table>\n");
-    if let Some(kernels) = report.checks.iter().find_map(|check| check.outcome.details.get("kernels")) {
+    if let Some(kernels) = kernels {
         kernel_table(&mut body, kernels);
     }
     let _ = writeln!(body, "<details><summary>Configuration</summary><pre>{}</pre></details>", escaped(config));
@@ -63,20 +65,18 @@ fn row(body: &mut String, check: &CheckReport) {
 }
 
 /// Adds the kernels of a GPU, the longest first.
-fn kernel_table(body: &mut String, kernels: &serde_json::Value) {
-    let rows = kernels["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn kernel_table(body: &mut String, kernels: &KernelProfile) {
     body.push_str(
         "<h2>Kernels of a step</h2><table><tr><th>Kernel</th><th>Launches</th><th>Time</th><th>Share</th></tr>\n",
     );
-    for row in rows {
-        let number = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
+    for row in &kernels.rows {
         let _ = writeln!(
             body,
             "<tr><td>{}</td><td class=\"number\">{:.1}</td><td class=\"number\">{}</td><td class=\"number\">{:.1} %</td></tr>",
-            escaped(row["name"].as_str().unwrap_or_default()),
-            number("count"),
-            Seconds(number("seconds")),
-            number("share") * 100.0
+            escaped(&row.name),
+            row.count,
+            Seconds(row.seconds),
+            row.share * 100.0
         );
     }
     body.push_str("</table>\n");
@@ -97,13 +97,15 @@ mod tests {
     #[test]
     fn texts_are_escaped_and_the_verdict_follows_from_the_checks() {
         let check = |outcome| CheckReport::new("speed", "speed <b>", outcome, Duration::from_secs(2));
-        let text = |outcome| page(&DoctorReport::new(0.0, None, vec![check(outcome)]), "a = \"<\"");
+        let text = |outcome| page(&DoctorReport::new(0.0, None, vec![check(outcome)]), None, "a = \"<\"");
         let passed = text(Outcome::pass("1 & 2"));
         assert!(passed.contains("Everything that was tried works") && passed.contains("1 &amp; 2"), "{passed}");
         assert!(!passed.contains("<b>") && passed.contains("a = &quot;&lt;&quot;"), "{passed}");
         assert!(text(Outcome::fail("no")).contains("<h1>1 check failed</h1>"));
-        let kernels = serde_json::json!({"rows": [{"name": "matmul", "count": 2.0, "seconds": 0.5, "share": 0.25}]});
-        let with_kernels = text(Outcome::warn("slow").with_detail("kernels", kernels));
+        let rows = serde_json::json!([{"name": "matmul", "count": 2.0, "seconds": 0.5, "share": 0.25, "by_host": 0.0}]);
+        let kernels = serde_json::json!({"steps": 3, "seconds_per_step": 2.0, "cost": 0.1, "rows": rows});
+        let kernels: KernelProfile = serde_json::from_value(kernels).unwrap();
+        let with_kernels = page(&DoctorReport::new(0.0, None, Vec::new()), Some(&kernels), "");
         assert!(with_kernels.contains("<td>matmul</td>") && with_kernels.contains("25.0 %"), "{with_kernels}");
     }
 }

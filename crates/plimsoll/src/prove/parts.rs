@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use plimsoll_core::{Bytes, Event, Seconds, StepEvent};
-use plimsoll_monitor::doctor::{CheckStatus, Outcome};
-use plimsoll_monitor::read_records;
+use plimsoll_core::{Bytes, Event, Seconds, StepEvent, error_chain};
+use plimsoll_monitor::doctor::{CheckStatus, DoctorReport, Outcome};
+use plimsoll_monitor::{RecordError, read_records};
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::config::{BackendChoice, DeviceConfig};
 use plimsoll_recipes::target::Target;
-use serde_json::Value;
+use serde_json::json;
 
 use super::ballast::Ballast;
 use super::child::{Commands, Ended};
 use super::weights::{Distance, compare};
+use crate::profile::{KernelProfile, Profile};
+use crate::stress::StressCheck;
 
+/// File of the record in the folder of a run.
+const RECORD: &str = "metrics.jsonl";
 /// Shares of the planned memory that a run gets as its budget.
 const BUDGETS: [f64; 5] = [1.0, 0.8, 0.6, 0.45, 0.3];
 /// What a command says of a run that does not fit.
@@ -111,7 +115,7 @@ pub(super) struct Proof<'a> {
     /// Number of steps that was asked for; otherwise it follows from the time.
     steps: Option<u64>,
     /// What `profile` printed, or how it failed.
-    profile: Option<Result<Value, Outcome>>,
+    profile: Option<Result<Profile, Outcome>>,
     /// How the first training ended.
     trained: Option<Result<(), Outcome>>,
 }
@@ -147,31 +151,37 @@ impl<'a> Proof<'a> {
 
     fn doctor(&self) -> Result<Outcome, Failure> {
         let ended = self.commands.run("doctor", &["--json"], EXTRA)?;
-        let Some(report) = ended.json() else { return Ok(ended.failure()) };
-        let checks = report["checks"].as_array().cloned().unwrap_or_default();
+        let report: DoctorReport = match ended.report() {
+            Ok(report) => report,
+            Err(failure) => return Ok(failure),
+        };
         let of = |status: CheckStatus| {
-            let is_it = move |check: &&Value| check["status"] == serde_json::json!(status);
-            let named = |check: &Value| format!("{}: {}", text(&check["id"]), text(&check["finding"]));
-            checks.iter().filter(is_it).map(named).collect::<Vec<String>>()
+            let found = report.checks.iter().filter(|check| check.outcome.status == status);
+            found.map(|check| format!("{}: {}", check.id, check.outcome.finding)).collect::<Vec<String>>()
         };
         let (failed, warned) = (of(CheckStatus::Fail), of(CheckStatus::Warn));
         let outcome = match (failed.is_empty(), warned.is_empty()) {
             (false, _) => Outcome::fail(failed.join("\n")),
             (true, false) => Outcome::warn(warned.join("\n")),
-            (true, true) => Outcome::pass(format!("{} checks passed", of(CheckStatus::Pass).len())),
+            (true, true) => Outcome::pass(format!("{} checks passed", report.count(CheckStatus::Pass))),
         };
         Ok(outcome.with_detail("failed", failed).with_detail("warnings", warned))
     }
 
     /// Returns what `profile` printed. It runs once.
-    fn profile(&mut self) -> Result<Result<Value, Outcome>, Failure> {
+    fn profile(&mut self) -> Result<Result<Profile, Outcome>, Failure> {
         if let Some(profile) = &self.profile {
             return Ok(profile.clone());
         }
         let ended = self.commands.run("profile", &["--json", "--steps", PROFILE_STEPS], self.time / 2 + EXTRA)?;
-        let profile = ended.json().filter(|_| ended.is_success()).ok_or_else(|| ended.failure());
+        let profile = if ended.is_success() { ended.report() } else { Err(ended.failure()) };
         self.profile = Some(profile.clone());
         Ok(profile)
+    }
+
+    /// Returns the kernels that `profile` timed, if it ran on a GPU.
+    pub(super) fn kernels(&self) -> Option<KernelProfile> {
+        self.profile.as_ref()?.as_ref().ok()?.kernels.clone()
     }
 
     fn speed(&mut self) -> Result<Outcome, Failure> {
@@ -179,16 +189,16 @@ impl<'a> Proof<'a> {
             Ok(profile) => profile,
             Err(failure) => return Ok(failure),
         };
-        let number = |name: &str| profile[name].as_f64();
         // All GPUs of the process are counted together.
         let replicas = f64::from(self.replicas.max(1));
         let mut found = vec![format!(
             "{} a step, {:.0} s of audio per second",
-            Seconds(number("seconds_per_step").unwrap_or(f64::NAN)),
-            number("audio_seconds_per_second").unwrap_or(f64::NAN)
+            Seconds(profile.seconds_per_step),
+            profile.audio_seconds_per_second
         )];
-        let mut outcome = match (number("launches"), number("uploads"), number("reads")) {
-            (Some(launches), Some(uploads), Some(reads)) => {
+        let outcome = match (profile.launches, profile.uploads) {
+            (Some(launches), Some(uploads)) => {
+                let reads = profile.reads;
                 found.push(format!("{launches:.0} kernels, {uploads:.1} uploads and {reads:.1} reads a step"));
                 match launches > LAUNCHES_MAX * replicas || uploads > UPLOADS_MAX * replicas {
                     true => Outcome::warn(found.join("\n")).with_fix(format!(
@@ -199,12 +209,17 @@ impl<'a> Proof<'a> {
             }
             _ => Outcome::pass(found.join("\n")),
         };
-        let names =
-            ["seconds_per_step", "audio_seconds_per_second", "launches", "uploads", "reads", "times", "kernels"];
-        for name in names.into_iter().filter(|name| !profile[*name].is_null()) {
-            outcome = outcome.with_detail(name, profile[name].clone());
-        }
-        Ok(outcome.with_detail("memory", profile["memory"].clone()))
+        let known = [("launches", json!(profile.launches)), ("uploads", json!(profile.uploads))]
+            .into_iter()
+            .chain([("kernels", json!(profile.kernels))])
+            .filter(|(_, value)| !value.is_null());
+        let outcome = known.fold(outcome, |outcome, (name, value)| outcome.with_detail(name, value));
+        Ok(outcome
+            .with_detail("seconds_per_step", profile.seconds_per_step)
+            .with_detail("audio_seconds_per_second", profile.audio_seconds_per_second)
+            .with_detail("reads", profile.reads)
+            .with_detail("times", json!(profile.times))
+            .with_detail("memory", json!(profile.memory)))
     }
 
     /// Returns the number of steps that a training of this proof has.
@@ -212,11 +227,9 @@ impl<'a> Proof<'a> {
         if let Some(steps) = self.steps {
             return Ok(steps.max(STEPS_MIN));
         }
-        let seconds = match self.profile()? {
-            Ok(profile) => profile["seconds_per_step"].as_f64().unwrap_or(1.0),
-            Err(_) => 1.0,
-        };
-        let steps = self.share(TRAINING_SHARE).as_secs_f64() / seconds.max(1e-3);
+        // Without a profile the length of a step is not known: the fewest steps take the least time.
+        let Ok(profile) = self.profile()? else { return Ok(STEPS_MIN) };
+        let steps = self.share(TRAINING_SHARE).as_secs_f64() / profile.seconds_per_step;
         Ok((steps as u64).clamp(STEPS_MIN, STEPS_MAX))
     }
 
@@ -236,20 +249,24 @@ impl<'a> Proof<'a> {
         Ok(self.trained.clone().unwrap_or(Ok(())))
     }
 
-    fn losses(&self, name: &str) -> Vec<f64> {
-        let records = read_records(&self.commands.run_folder(name).join("metrics.jsonl")).unwrap_or_default();
+    /// Reads the losses that the run `name` recorded.
+    fn losses(&self, name: &str) -> Result<Vec<f64>, RecordError> {
         let loss = |event| match event {
             Event::Step(StepEvent { loss, .. }) => Some(loss),
             _ => None,
         };
-        records.into_iter().filter_map(|record| loss(record.event)).collect()
+        let records = read_records(&self.commands.run_folder(name).join(RECORD))?;
+        Ok(records.into_iter().filter_map(|record| loss(record.event)).collect())
     }
 
     fn training(&mut self) -> Result<Outcome, Failure> {
         if let Err(failure) = self.first_training()? {
             return Ok(failure);
         }
-        let losses = self.losses("first");
+        let losses = match self.losses("first") {
+            Ok(losses) => losses,
+            Err(error) => return Ok(unreadable(&error)),
+        };
         let part = (losses.len() / 5).max(1);
         let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len().max(1) as f64;
         let (first, last) =
@@ -265,7 +282,7 @@ impl<'a> Proof<'a> {
 
     /// Compares the weights of the run `name` with those of the first run.
     fn compared(&mut self, name: &str, what: &str) -> Result<Outcome, Failure> {
-        let is_gpu = matches!(self.profile()?, Ok(profile) if !profile["launches"].is_null());
+        let profile = self.profile()?;
         let folders = [self.commands.run_folder("first"), self.commands.run_folder(name)];
         let distance = match compare(&folders[0], &folders[1]) {
             Ok(distance) => distance,
@@ -276,8 +293,14 @@ impl<'a> Proof<'a> {
             Distance::None => Outcome::pass(text).with_detail("distance", 0.0),
             Distance::Relative(distance) => {
                 // A GPU may add in another order each time.
-                let is_small = is_gpu && distance < DISTANCE_MAX;
-                let outcome = if is_small { Outcome::pass(text) } else { Outcome::fail(text) };
+                let is_small = distance < DISTANCE_MAX;
+                let outcome = match profile {
+                    Ok(profile) if profile.launches.is_some() && is_small => Outcome::pass(text),
+                    Err(_) if is_small => {
+                        Outcome::warn(format!("{text}; without a profile it is not known whether a GPU explains it"))
+                    }
+                    _ => Outcome::fail(text),
+                };
                 outcome.with_detail("distance", distance)
             }
         })
@@ -300,12 +323,8 @@ impl<'a> Proof<'a> {
         }
         let steps = self.steps()?;
         let (half, text) = (steps / 2, steps.to_string());
-        let metrics = self.commands.run_folder("killed").join("metrics.jsonl");
-        let mut goes_on = || {
-            let lines = std::fs::read_to_string(&metrics).unwrap_or_default();
-            let taken = lines.lines().filter(|line| line.contains("\"event\":\"step\"")).count() as u64;
-            taken < half
-        };
+        // There is no record until the run begins. One that cannot be read is reported after the run.
+        let mut goes_on = || self.losses("killed").map_or(0, |losses| losses.len() as u64) < half;
         let every = format!("training.checkpoint_interval={}", (steps / 4).max(1));
         let arguments = ["--name", "killed", "--steps", &text, "--ui", "lines", "--set", &every];
         let arguments = self.commands.arguments("train", &arguments);
@@ -316,7 +335,10 @@ impl<'a> Proof<'a> {
             return Ok(if status.success() { early } else { ended.failure() });
         }
         let folder = self.commands.run_folder("killed");
-        let taken = self.losses("killed").len();
+        let taken = match self.losses("killed") {
+            Ok(losses) => losses.len(),
+            Err(error) => return Ok(unreadable(&error)),
+        };
         let resumed = ["train", "--resume", &folder.to_string_lossy(), "--ui", "lines"].map(String::from);
         let ended = self.commands.run_while(&resumed, self.time / 3 + EXTRA, &mut || true)?;
         if !ended.is_success() {
@@ -328,7 +350,7 @@ impl<'a> Proof<'a> {
     fn budgets(&mut self, add: &mut dyn FnMut(String, Outcome)) -> Result<(), Failure> {
         let title = Part::Budgets.title();
         let planned = match self.profile()? {
-            Ok(profile) => profile["memory"]["planned_bytes"].as_u64(),
+            Ok(profile) => profile.memory.planned_bytes,
             Err(failure) => {
                 add(title.into(), failure);
                 return Ok(());
@@ -339,7 +361,7 @@ impl<'a> Proof<'a> {
             return Ok(());
         };
         for share in BUDGETS {
-            let budget = Bytes((planned as f64 * share) as u64);
+            let budget = Bytes((planned.0 as f64 * share) as u64);
             let setting = format!("training.max_memory={}", budget.0);
             let outcome = self.stress(&["--set", &setting], Some(budget))?;
             add(format!("a budget of {budget}"), within(&format!("within {budget}"), outcome));
@@ -356,15 +378,14 @@ impl<'a> Proof<'a> {
         let steps: Vec<&str> = steps.iter().flat_map(|steps| ["--steps", steps]).collect();
         let all = [&["--json", "--seconds", &seconds], &steps[..], more].concat();
         let ended = self.commands.run("stress", &all, time * 3 + EXTRA)?;
-        let Some(report) = ended.json() else {
+        Ok(match ended.report() {
+            Ok(report) => of_stress(&report),
             // Also other mistakes have this code.
-            let is_refusal = ended.code() == Some(2) && ended.stderr.contains(REFUSAL);
-            return Ok(match (budget, is_refusal) {
-                (Some(_), true) => Outcome::pass("it does not fit, and was refused before it began"),
-                _ => ended.failure(),
-            });
-        };
-        Ok(of_stress(&report))
+            Err(_) if budget.is_some() && ended.code() == Some(2) && ended.stderr.contains(REFUSAL) => {
+                Outcome::pass("it does not fit, and was refused before it began")
+            }
+            Err(failure) => failure,
+        })
     }
 
     fn ballast(&mut self) -> Result<Outcome, Failure> {
@@ -372,16 +393,16 @@ impl<'a> Proof<'a> {
             Ok(profile) => profile,
             Err(failure) => return Ok(failure),
         };
-        if profile["launches"].is_null() {
+        if profile.launches.is_none() {
             return Ok(Outcome::skip("the CPU computes: its memory is shared with other programs at any time"));
         }
         let Some(Target::Gpu { usable, .. }) = Target::local_gpu(self.device) else {
             return Ok(Outcome::skip("the free memory of this GPU is not known"));
         };
-        let Some(planned) = profile["memory"]["planned_bytes"].as_u64() else {
+        let Some(planned) = profile.memory.planned_bytes else {
             return Ok(Outcome::skip("the memory of this run is not planned"));
         };
-        let left = (planned as f64 * LEFT_BY_BALLAST) as u64;
+        let left = (planned.0 as f64 * LEFT_BY_BALLAST) as u64;
         let held = Bytes(usable.0.saturating_sub(left));
         if held.0 == 0 {
             return Ok(Outcome::skip(format!("only {usable} of the GPU are free already")));
@@ -423,24 +444,57 @@ fn within(place: &str, outcome: Outcome) -> Outcome {
 }
 
 /// Judges a report of `stress`: errors and memory count, speed is noted.
-fn of_stress(report: &Value) -> Outcome {
-    let checks = report["checks"].as_array().cloned().unwrap_or_default();
-    let named = |id: &str| checks.iter().find(|check| check["id"] == id).cloned().unwrap_or_default();
-    let of = |id: &str| format!("{}: {}", id, text(&named(id)["finding"]));
-    let is = |id: &str, status: CheckStatus| named(id)["status"] == serde_json::json!(status);
-    let known = ["errors", "memory", "out-of-memory"].into_iter().filter(|id| !named(id).is_null());
-    let text = known.map(of).collect::<Vec<String>>().join("\n");
-    let outcome = if is("errors", CheckStatus::Fail) || is("memory", CheckStatus::Fail) {
+fn of_stress(report: &DoctorReport) -> Outcome {
+    let named = |id: StressCheck| report.checks.iter().find(|check| check.id == id.id());
+    // A training that failed has no other check.
+    let has_failed = named(StressCheck::Errors).is_some_and(|check| check.outcome.status == CheckStatus::Fail);
+    let judged = [StressCheck::Errors, StressCheck::Memory, StressCheck::OutOfMemory];
+    if let Some(missing) = judged.into_iter().find(|id| named(*id).is_none() && !has_failed) {
+        return Outcome::fail(format!("the report of `stress` has no check `{}`", missing.id()));
+    }
+    let is = |id: StressCheck, status| named(id).is_some_and(|check| check.outcome.status == status);
+    let found = judged.into_iter().filter_map(named);
+    let text =
+        found.map(|check| format!("{}: {}", check.id, check.outcome.finding)).collect::<Vec<String>>().join("\n");
+    let outcome = if has_failed || is(StressCheck::Memory, CheckStatus::Fail) {
         Outcome::fail(text)
-    } else if is("errors", CheckStatus::Warn) || is("out-of-memory", CheckStatus::Warn) {
+    } else if is(StressCheck::Errors, CheckStatus::Warn) || is(StressCheck::OutOfMemory, CheckStatus::Warn) {
         Outcome::warn(text)
     } else {
         Outcome::pass(text)
     };
-    let details = ["memory", "errors", "out-of-memory", "busy"];
-    details.into_iter().fold(outcome, |outcome, id| outcome.with_detail(id, named(id)["details"].clone()))
+    let noted = judged.into_iter().chain([StressCheck::Busy]).filter_map(named);
+    noted.fold(outcome, |outcome, check| outcome.with_detail(&check.id, check.outcome.details.clone()))
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+/// Makes the failure of a part whose run has a record that cannot be read.
+fn unreadable(error: &RecordError) -> Outcome {
+    Outcome::fail(error_chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use plimsoll_monitor::doctor::CheckReport;
+
+    use super::*;
+
+    #[test]
+    fn a_report_of_stress_without_a_judged_check_fails() {
+        let all = ["errors", "memory", "out-of-memory", "busy"];
+        let report = |ids: &[&str], outcome: &Outcome| {
+            let check = |id: &&str| CheckReport::new(id, "title", outcome.clone(), Duration::ZERO);
+            DoctorReport::new(0.0, None, ids.iter().map(check).collect())
+        };
+        let (passed, failed) = (Outcome::pass("well"), Outcome::fail("no"));
+        assert_eq!(of_stress(&report(&all, &passed)).status, CheckStatus::Pass);
+        for missing in &all[..3] {
+            let left: Vec<&str> = all.into_iter().filter(|id| id != missing).collect();
+            let outcome = of_stress(&report(&left, &passed));
+            assert_eq!(outcome.status, CheckStatus::Fail, "without {missing}");
+            assert!(outcome.finding.contains(missing), "{}", outcome.finding);
+        }
+        assert_eq!(of_stress(&report(&all[..1], &failed)).finding, "errors: no");
+    }
 }

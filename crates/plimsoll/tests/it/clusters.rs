@@ -41,6 +41,15 @@ fn a_bigger_machine_is_predicted_from_a_run() {
     dir.train(&["--name", "shorter", "--steps", "2"]).success();
     let output = dir.run(&["scale", "--run", "shorter"]);
     assert!(output.code == Some(2) && output.stderr.contains("--steps 20"), "{output:?}");
+    // A plan without a size is refused: a size of 0 would promise a sum that takes no time.
+    let plan = std::fs::read_to_string(dir.path("runs/short/plan.toml")).unwrap();
+    for (field, message) in
+        [("parameters", "how many parameters"), ("hop_seconds", "how long a frame"), ("replicas", "missing field")]
+    {
+        std::fs::write(dir.path("runs/short/plan.toml"), plan.replace(field, &field.replace(['s', 'g'], "_"))).unwrap();
+        let output = dir.run(&["scale", "--run", "short"]);
+        assert!(output.code == Some(2) && output.stderr.contains(message), "{field}: {output:?}");
+    }
 }
 
 #[cfg(feature = "mpi")]

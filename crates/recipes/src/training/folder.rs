@@ -10,10 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plimsoll_core::{Draft, PlanHeader, read_text_file, replace_file};
 use plimsoll_data::CorpusFingerprint;
 use plimsoll_monitor::{LockError, RunLock};
-use plimsoll_speech::ModelFolder;
+use plimsoll_speech::asr::RecognizerMetadata;
+use plimsoll_speech::{ModelError, ModelFolder};
 use plimsoll_train::{Disk, RealDisk};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::config::{Loaded, RunConfig, Task, to_toml};
 use crate::earlier::UTTERANCES;
@@ -144,28 +144,36 @@ impl RunFolder {
     /// before the run is planned.
     ///
     /// # Errors
-    /// If the seed or the width of the model are not those with which the run began.
+    /// If the seed or the width of the model are not those with which the run began, or a file that says so cannot be read.
     pub fn check_config(&self, config: &RunConfig) -> Result<(), Failure> {
         let mut checkpoints = fs::read_dir(ModelFolder(&self.path).checkpoints()).into_iter().flatten().flatten();
         if checkpoints.all(|entry| entry.file_name().to_string_lossy().starts_with('.')) {
             // Without a checkpoint the run begins again.
             return Ok(());
         }
-        let read = |name| read_text_file(self.path.join(name)).unwrap_or_default();
-        let began: PlanHeader = toml::from_str(&read("plan.toml")).unwrap_or_default();
+        let plan = self.path.join("plan.toml");
+        let began: PlanHeader = match read_text_file(&plan) {
+            Ok(text) => toml::from_str(&text).map_err(|error| unreadable(&plan, error.message()))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => PlanHeader::default(),
+            Err(error) => return Err(unreadable(&plan, &error.to_string())),
+        };
         if let Some(seed) = began.seed.filter(|seed| *seed != config.seed) {
             return Err(other_seed(seed, config.seed));
         }
-        let began: Value = serde_json::from_str(&read("model.json")).unwrap_or_default();
-        let width = began["model"]["d_model"].as_u64().filter(|width| *width != u64::from(config.model.d_model));
-        if let (Task::Asr, Some(width)) = (config.task, width) {
-            let message = format!(
-                "the model of the run has `model.d_model` {width}, and would go on with {}",
-                config.model.d_model
-            );
-            return Err(Failure::invalid(message, "keep the sizes of the model, or begin a new run"));
+        if config.task != Task::Asr {
+            return Ok(());
         }
-        Ok(())
+        let (width, new) = match RecognizerMetadata::read(&self.path) {
+            Ok(began) => (began.model.d_model, config.model.d_model),
+            // The weights of a checkpoint are compared when they are read.
+            Err(ModelError::NoModel { .. }) => return Ok(()),
+            Err(error) => return Err(error).invalid(),
+        };
+        if width == new as usize {
+            return Ok(());
+        }
+        let message = format!("the model of the run has `model.d_model` {width}, and would go on with {new}");
+        Err(Failure::invalid(message, "keep the sizes of the model, or begin a new run"))
     }
 
     /// Returns a guard that removes the folder with all files unless it is kept; `None` if the folder was there before.
@@ -267,6 +275,11 @@ struct PlanFile<'a> {
 pub(super) fn other_seed(old: u64, new: u64) -> Failure {
     let message = format!("the run began with seed {old}, and would go on with {new}");
     Failure::invalid(message, "another seed would hold out other utterances: keep the seed")
+}
+
+/// Makes the failure for a file of a run that is damaged.
+fn unreadable(path: &Path, why: &str) -> Failure {
+    Failure::invalid(format!("cannot read {}: {why}", path.display()), "restore the file, or begin a new run")
 }
 
 /// Refuses the folder of a run that exists.

@@ -59,7 +59,8 @@ pub struct Trial {
 }
 
 /// Where the tensors of a run are. A tensor on another device is an error.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Placement {
     /// Device that all of them are on.
     pub device: String,
@@ -245,7 +246,8 @@ impl RunDisplay for TrialDisplay<'_> {
 }
 
 /// Speed of loading without training.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LoadingSpeed {
     /// Number of batches that were loaded.
     pub batches: u64,
