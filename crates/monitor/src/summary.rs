@@ -44,6 +44,8 @@ pub struct Summary {
     pub wait_share_p99: f64,
     /// Numbers of utterances that were left out, by reason.
     pub left_out: Vec<(String, usize)>,
+    /// Reasons why the scores may not be those of the best checkpoint; empty if they are.
+    pub warnings: Vec<String>,
     /// A few held-out utterances with the output of the model, among them one with a bad output. May be empty.
     pub examples: Vec<Example>,
 }
@@ -80,6 +82,8 @@ struct SummaryFile {
     wait_share_median: f64,
     wait_share_p99: f64,
     left_out: Vec<(String, usize)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     examples: Vec<Example>,
     /// Scores by name, and fields that a newer version of the program added.
     #[serde(flatten)]
@@ -105,6 +109,7 @@ impl From<Summary> for SummaryFile {
             wait_share_median: summary.wait_share_median,
             wait_share_p99: summary.wait_share_p99,
             left_out: summary.left_out,
+            warnings: summary.warnings,
             examples: summary.examples,
         }
     }
@@ -139,6 +144,7 @@ impl From<SummaryFile> for Summary {
             wait_share_median: file.wait_share_median,
             wait_share_p99: file.wait_share_p99,
             left_out: file.left_out,
+            warnings: file.warnings,
             examples: file.examples,
         }
     }
@@ -177,6 +183,12 @@ impl Summary {
         page.push_str("| | |\n|---|---|\n");
         for (name, value) in rows {
             let _ = writeln!(page, "| {name} | {value} |");
+        }
+        if !self.warnings.is_empty() {
+            page.push_str("\n## Warnings\n\n");
+            for warning in &self.warnings {
+                let _ = writeln!(page, "- {warning}");
+            }
         }
         if !self.left_out.is_empty() {
             page.push_str("\n## Left out\n\n");
@@ -223,8 +235,17 @@ mod tests {
             wait_share_median: 0.001,
             wait_share_p99: 0.043,
             left_out: vec![("too long".into(), 3)],
+            warnings: vec![],
             examples: vec![example],
         }
+    }
+
+    #[test]
+    fn warnings_are_written_and_read() {
+        let summary = Summary { warnings: vec!["the best checkpoint is damaged".into()], ..summary() };
+        assert!(summary.to_markdown().contains("## Warnings\n\n- the best checkpoint is damaged\n"));
+        let json = serde_json::to_string(&summary).unwrap();
+        assert_eq!(serde_json::from_str::<Summary>(&json).unwrap(), summary);
     }
 
     #[test]

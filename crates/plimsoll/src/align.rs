@@ -14,6 +14,7 @@ use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat};
 
 use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::run_folder;
+use crate::terminal::Terminal;
 use crate::transcribe::within;
 
 /// Longest recording: attention over all of it is computed at once.
@@ -52,7 +53,7 @@ pub(crate) struct AlignArgs {
 pub(crate) fn align(args: &AlignArgs) -> Result<ExitCode, Failure> {
     let text = text(args)?;
     let output = OutputFile::new(&args.out, "--out", args.overwrite)?;
-    let reader = Reader::load(&args.run, Search::Greedy, &reader::device(&args.backend)?)?;
+    let reader = Reader::load(&args.run, Search::Greedy, &reader::device(&args.backend)?, &Terminal)?;
     let audio = read_audio(&args.audio, reader.sample_rate()).invalid()?;
     if audio.duration() > LONGEST {
         let message = format!("{} lasts {}, and at most {LONGEST} are aligned", args.audio.display(), audio.duration());

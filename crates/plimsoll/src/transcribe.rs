@@ -20,7 +20,7 @@ use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::run_folder;
 use crate::search::SearchArgs;
-use crate::terminal::reading_bar;
+use crate::terminal::{Terminal, reading_bar};
 use live::RawArgs;
 use plimsoll_recipes::config::ConfigError;
 use plimsoll_recipes::reader::{self, Reader};
@@ -144,7 +144,7 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
 /// Loads the recognizer with its search.
 fn load(args: &TranscribeArgs) -> Result<Reader, Failure> {
     args.search.note_idle_flags();
-    let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?)?;
+    let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
     reader.with_language(&args.search.language(&args.run))
 }
 

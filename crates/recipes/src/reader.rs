@@ -25,12 +25,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Loads the model in `folder`, which is the folder of a run or of an exported model, onto `device`.
+    /// Loads the model in `folder`, which is the folder of a run or of an exported model, onto `device`. Reports a warning if
+    /// the weights may not be the best of the run.
     ///
     /// # Errors
     /// If the folder holds no recognizer, or if the model does not support `search`.
-    pub fn load(folder: &Path, search: Search, device: &Device) -> Result<Self, Failure> {
+    pub fn load(folder: &Path, search: Search, device: &Device, reporter: &dyn Reporter) -> Result<Self, Failure> {
         let transcriber = Transcriber::load(folder, device).invalid()?;
+        transcriber.warnings().iter().for_each(|text| reporter.line(Level::Warning, text));
         if !transcriber.supports(&search) {
             let message = format!("the model in {} has no attention decoder", folder.display());
             return Err(Failure::invalid(message, "use `--search greedy` or `--search prefix-beam`"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{FeatureError, LogMel, LogMelConfig, VocoderError};
-use plimsoll_core::{open_regular_file, replace_file};
+use plimsoll_core::{error_chain, open_regular_file, replace_file};
 use plimsoll_tape::{NamedTensor, ParametersError, apply, check_shapes, on_capture_device};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::{CheckpointError, CheckpointStore, WeightsError, read_weights};
@@ -194,14 +194,18 @@ impl ModelFolder<'_> {
     /// Reads the weights of the run's best checkpoint: the averaged weights (EMA) where the checkpoint has them.
     /// Without a folder of checkpoints, reads the weights of the exported model.
     ///
+    /// If a checkpoint cannot be read, the weights may be those of another one; each warning then says why they may not be
+    /// the best.
+    ///
     /// # Errors
     /// [`ModelError::Checkpoint`] or [`ModelError::Weights`] when the file is missing or damaged.
-    pub fn weights(self) -> Result<Vec<NamedTensor>, ModelError> {
+    pub fn weights(self) -> Result<(Vec<NamedTensor>, Vec<String>), ModelError> {
         let (checkpoints, exported_weights) = (self.checkpoints(), self.exported_weights());
         if !checkpoints.exists() && exported_weights.is_file() {
-            return Ok(read_weights(&exported_weights)?);
+            return Ok((read_weights(&exported_weights)?, Vec::new()));
         }
-        Ok(self.checkpoint_store()?.best()?.evaluation_weights())
+        let (checkpoint, doubts) = self.checkpoint_store()?.best()?;
+        Ok((checkpoint.evaluation_weights(), doubts.iter().map(|doubt| error_chain(doubt)).collect()))
     }
 
     /// Returns the store of the run's checkpoints, which refuses checkpoints of other runs.
@@ -252,16 +256,17 @@ pub(crate) fn write_described(folder: &Path, metadata: &impl Serialize) -> Resul
     replace_file(&path, |file| file.write_all(text.as_bytes())).map_err(|source| ModelError::Io { path, source })
 }
 
-/// Builds a model with `init` on `device` and gives it the weights in `folder`. The shapes are compared first, without
+/// Builds a model with `init` on `device` and gives it the weights in `folder`; returns it with the warnings of
+/// [`ModelFolder::weights`]. The shapes are compared first, without
 /// memory for a model that the weights do not fit.
 pub(crate) fn with_weights<M: Module>(
     init: impl Fn(&Device) -> M,
     folder: ModelFolder<'_>,
     device: &Device,
-) -> Result<M, ModelError> {
-    let weights = folder.weights()?;
+) -> Result<(M, Vec<String>), ModelError> {
+    let (weights, warnings) = folder.weights()?;
     on_capture_device(|device| check_shapes(&init(device), &weights))?;
-    Ok(apply(init(device), weights)?)
+    Ok((apply(init(device), weights)?, warnings))
 }
 
 /// Largest number of characters of a JSON error that a message shows.

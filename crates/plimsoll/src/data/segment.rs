@@ -36,7 +36,7 @@ pub(super) fn run(args: &SegmentArgs) -> Result<ExitCode, Failure> {
     }
     check_folder(&args.out)?;
     let info = quick_audio_info(&args.audio).invalid()?;
-    let reader = Reader::load(&args.run, Search::Greedy, &reader::device(&args.backend)?)?;
+    let reader = Reader::load(&args.run, Search::Greedy, &reader::device(&args.backend)?, &Terminal)?;
     let settings =
         CutSettings { least_score: args.min_score, is_flac: args.to == "flac", speaker: args.speaker.clone() };
     std::fs::create_dir_all(&args.out).invalid()?;

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use burn::tensor::Device;
 use clap::Args;
 
 use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 use plimsoll_core::{Skipped, counted};
 use plimsoll_data::Utterance;
 use plimsoll_speech::ModelFolder;
-use plimsoll_speech::asr::{RecognizerMetadata, Transcription};
+use plimsoll_speech::asr::{RecognizerMetadata, Transcriber, Transcription};
 use plimsoll_speech::tts::is_synthesizer;
 use plimsoll_speech::vocoder::VocoderMetadata;
 
@@ -31,6 +32,7 @@ use crate::terminal::{Terminal, reading_bar};
 use plimsoll_core::error_chain;
 use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reader::{self, Reader};
+use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
 use report::{Report, ScoredUtterance};
 
@@ -139,7 +141,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     args.search.note_idle_flags();
     let open = |run: &Path| -> Result<Reader, Failure> {
-        let reader = Reader::load(run, args.search.resolve()?, &reader::device(&args.backend)?)?;
+        let reader = Reader::load(run, args.search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
         reader.with_language(&args.search.language(run))
     };
     let reader = open(&args.run)?;
@@ -176,8 +178,16 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Transcribes `utterances` and counts their errors; the report lists unreadable utterances.
+/// Loads the recognizer in `run` that judges synthesized speech. Prints a warning if its weights may not be the best.
+fn judge(run: &Path, device: &Device) -> Result<Transcriber, Failure> {
+    let judge = Transcriber::load(run, device).invalid()?;
+    judge.warnings().iter().for_each(|text| Terminal.line(Level::Warning, text));
+    Ok(judge)
+}
+
 fn score(args: &EvalArgs, run: &Path, reader: &Reader, utterances: &[Utterance]) -> Result<Report, Failure> {
     let mut report = Report::new(run, &args.search.name(), reader.search);
+    report.warnings = reader.transcriber().warnings().to_vec();
     let bar = reading_bar(utterances.len());
     for utterance in utterances {
         if let Err(error) = read(utterance, reader, &mut report) {

@@ -34,6 +34,8 @@ pub(super) struct Report {
     pub(super) scored: Vec<ScoredUtterance>,
     /// Utterances whose audio could not be read.
     pub(super) skipped: Vec<Skipped>,
+    /// Reasons why the weights may not be the best of the run.
+    pub(super) warnings: Vec<String>,
     /// Seconds that the computation took from samples to text: includes features, excludes reading files.
     pub(super) decode_seconds: f64,
 }
@@ -69,8 +71,8 @@ pub(super) fn worst(scored: &[ScoredUtterance], count: usize) -> Vec<&ScoredUtte
 impl Report {
     /// Makes an empty report on the model in `run`. `name` is the name of `search`, with which texts are decoded.
     pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
-        let (scored, skipped) = (Vec::new(), Vec::new());
-        Self { run: run.into(), name: name.into(), search, scored, skipped, decode_seconds: 0.0 }
+        let (scored, skipped, warnings) = (Vec::new(), Vec::new(), Vec::new());
+        Self { run: run.into(), name: name.into(), search, scored, skipped, warnings, decode_seconds: 0.0 }
     }
 
     fn characters(&self) -> ErrorCounts {
@@ -140,6 +142,7 @@ impl Report {
             "decode_seconds": milliseconds(self.decode_seconds),
             "rtf": self.real_time_factor(),
             "skipped": self.skipped,
+            "warnings": self.warnings,
             "worst": self.worst(worst).iter().map(worst_json).collect::<Vec<Value>>(),
         })
     }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::EvalArgs;
 use super::report::{ScoredUtterance, worst};
-use super::{prepare_folder, sound_file, table, utterances};
+use super::{judge, prepare_folder, sound_file, table, utterances};
 use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::say::speech_pipeline;
@@ -46,6 +46,8 @@ struct Report {
     /// Names of the utterances at which the synthesizer predicted no stop.
     cut_off: Vec<String>,
     skipped: Vec<Skipped>,
+    /// Reasons why the weights of the models may not be the best of their runs.
+    warnings: Vec<String>,
     audio: Seconds,
     /// Seconds of synthesis, vocoder included.
     speak_seconds: f64,
@@ -60,7 +62,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         let message = format!("{} is a synthesizer: --compare applies to recognizers only", args.run.display());
         return Err(Failure::invalid(message, "leave out --compare"));
     }
-    let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
+    let judge = args.judge.as_deref().map(|run| judge(run, &device)).transpose()?;
     let dataset = dataset(args, &pipeline)?;
     let table = args.table_file()?;
     prepare_folder(args, (0..dataset.len()).map(|index| dataset.utterance(index).id))?;
@@ -96,6 +98,8 @@ fn synthesize(
     dataset: &Dataset,
 ) -> Result<Report, Failure> {
     let mut report = Report::new(args);
+    let of_judge = judge.iter().flat_map(|judge| judge.warnings()).map(String::as_str);
+    report.warnings = pipeline.warnings().chain(of_judge).map(String::from).collect();
     let (mut readable, mut evaluation) = (Vec::new(), SynthesisEvaluation::default());
     for index in 0..dataset.len() {
         match dataset.load(index, None) {
@@ -147,6 +151,7 @@ impl Report {
             distance: 0.0,
             cut_off: Vec::new(),
             skipped: Vec::new(),
+            warnings: Vec::new(),
             audio: Seconds(0.0),
             speak_seconds: 0.0,
         }
@@ -206,6 +211,7 @@ impl Report {
             "speak_seconds": milliseconds(self.speak_seconds),
             "rtf": self.real_time_factor(),
             "skipped": self.skipped,
+            "warnings": self.warnings,
         });
         if let Some(judge) = &self.judge {
             let (characters, words) = self.errors();

@@ -9,6 +9,7 @@ use plimsoll_audio::{AudioSegment, LogMel, Vocoder, read_audio_segment, resample
 use plimsoll_core::{Samples, Seconds, Skipped, counted, error_chain};
 use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reader;
+use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
@@ -16,10 +17,10 @@ use plimsoll_speech::vocoder::{NeuralVocoder, RefinedVocoder, log_mel_distance};
 use serde_json::{Value, json};
 
 use super::report::ScoredUtterance;
-use super::{EvalArgs, prepare_folder, sound_file, utterances};
+use super::{EvalArgs, judge, prepare_folder, sound_file, utterances};
 use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
-use crate::terminal::reading_bar;
+use crate::terminal::{Terminal, reading_bar};
 
 /// Frames that the vocoder computes at once.
 const CHUNK: usize = 512;
@@ -49,14 +50,19 @@ struct Report {
     /// Errors of the recognizer in the recordings themselves, in characters.
     recordings: ErrorCounts,
     skipped: Vec<Skipped>,
+    /// Reasons why the weights of the models may not be the best of their runs.
+    warnings: Vec<String>,
 }
 
 /// Turns the utterances that `args` choose into log-mels and back, and prints the report.
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     refuse_other_flags(args)?;
     let device = reader::device(&args.backend)?;
-    let vocoder = RefinedVocoder::new(NeuralVocoder::load(&args.run, &device).invalid()?).invalid()?;
-    let judge = args.judge.as_deref().map(|run| Transcriber::load(run, &device)).transpose().invalid()?;
+    let (vocoder, mut warnings) = NeuralVocoder::load(&args.run, &device).invalid()?;
+    warnings.iter().for_each(|text| Terminal.line(Level::Warning, text));
+    let vocoder = RefinedVocoder::new(vocoder).invalid()?;
+    let judge = args.judge.as_deref().map(|run| judge(run, &device)).transpose()?;
+    warnings.extend(judge.iter().flat_map(Transcriber::warnings).cloned());
     let mut utterances = utterances::chosen(args, None)?;
     if let Some(limit) = args.limit {
         utterances.truncate(limit.get());
@@ -65,7 +71,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let features = vocoder.network().config().features.clone();
     let log_mel = LogMel::new(&features).invalid()?;
     let griffin_lim = Vocoder::new(&features).invalid()?;
-    let mut report = Report::new(args);
+    let mut report = Report { warnings, ..Report::new(args) };
     let bar = reading_bar(utterances.len());
     for utterance in &utterances {
         bar.inc(1);
@@ -159,6 +165,7 @@ impl Report {
             griffin_lim: Way::default(),
             recordings: ErrorCounts::default(),
             skipped: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -186,6 +193,7 @@ impl Report {
             "network": way(&self.network),
             "griffin_lim": way(&self.griffin_lim),
             "skipped": self.skipped,
+            "warnings": self.warnings,
         });
         if let Some(judge) = &self.judge {
             json["judge"] = judge.display().to_string().into();

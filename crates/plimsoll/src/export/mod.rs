@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use plimsoll_core::{Bytes, Draft, counted};
+use plimsoll_core::{Bytes, Draft, counted, error_chain};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use plimsoll_speech::vocoder::VocoderMetadata;
@@ -19,10 +19,12 @@ use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 
 use plimsoll_recipes::language::CORPUS_MODEL;
+use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::backend_flag::BackendFlag;
 use crate::run_flag::run_folder;
+use crate::terminal::Terminal;
 
 /// Name of the file that lists the tokens.
 const VOCABULARY: &str = "vocabulary.json";
@@ -170,7 +172,8 @@ fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
 fn read_checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     let store = ModelFolder(&args.run).checkpoint_store().invalid()?;
     if let Some(pick) = args.average {
-        let (mut newest, _) = store.newest().invalid()?;
+        let (mut newest, damaged) = store.newest().invalid()?;
+        damaged.iter().for_each(|error| warn(&format!("{}; its scores are not known", error_chain(error))));
         let (weights, steps) = store.average(pick.0).invalid()?;
         let (CheckpointSelection::Last(asked) | CheckpointSelection::Best(asked)) = pick.0;
         if steps.len() < asked {
@@ -183,13 +186,19 @@ fn read_checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
         return Ok(newest);
     }
     if args.step != "newest" {
-        return store.best().invalid();
+        let (best, doubts) = store.best().invalid()?;
+        doubts.iter().for_each(|doubt| warn(&error_chain(doubt)));
+        return Ok(best);
     }
     let (checkpoint, damaged) = store.newest().invalid()?;
     for error in damaged {
-        eprintln!("warning: {error}; using the checkpoint before it");
+        warn(&format!("{}; using the checkpoint before it", error_chain(&error)));
     }
     Ok(checkpoint)
+}
+
+fn warn(text: &str) {
+    Terminal.line(Level::Warning, text);
 }
 
 fn listed(steps: &[u64]) -> String {

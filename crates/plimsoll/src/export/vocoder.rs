@@ -11,7 +11,7 @@ use plimsoll_speech::vocoder::{VocoderConfig, VocoderMetadata, vocoder_weights};
 use plimsoll_tape::{check_shapes, count, on_capture_device};
 use plimsoll_train::{Checkpoint, write_weights};
 
-use super::{DraftFolder, ExportArgs, README, checkpoint, name, publish};
+use super::{DraftFolder, ExportArgs, README, checkpoint, name, publish, warn};
 
 /// Writes the vocoder of a run.
 pub(super) fn write(args: &ExportArgs) -> Result<ExitCode, Failure> {
@@ -45,7 +45,9 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let metadata = described(from)?;
-    let weights = vocoder_weights(ModelFolder(from).weights().invalid()?);
+    let (weights, warnings) = ModelFolder(from).weights().invalid()?;
+    warnings.iter().for_each(|text| warn(text));
+    let weights = vocoder_weights(weights);
     fs::create_dir(to).failed()?;
     write_weights(&ModelFolder(to).exported_weights(), &weights).failed()?;
     metadata.write(to).failed()

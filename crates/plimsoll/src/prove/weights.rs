@@ -30,7 +30,9 @@ impl fmt::Display for Distance {
 /// If one has no checkpoint, or the checkpoints are of different steps.
 pub(super) fn compare(one: &Path, other: &Path) -> Result<Distance, Failure> {
     let newest = |run: &Path| -> Result<Checkpoint, Failure> {
-        Ok(CheckpointStore::new(run.join("checkpoints"), 1).newest().failed()?.0)
+        let (newest, damaged) = CheckpointStore::new(run.join("checkpoints"), 1).newest().failed()?;
+        // An older checkpoint would be compared in place of the one that is damaged.
+        damaged.into_iter().next().map_or(Ok(newest), Err).failed()
     };
     let [one, other] = [newest(one)?, newest(other)?];
     let steps = [one.state.step, other.state.step];

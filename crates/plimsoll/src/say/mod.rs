@@ -13,11 +13,10 @@ use clap::Args;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::read_audio;
-use plimsoll_core::{Samples, Seconds, read_text_file};
+use plimsoll_core::{Samples, read_text_file};
 use plimsoll_monitor::Picture;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
-use plimsoll_speech::vocoder::NeuralVocoder;
 use plimsoll_text::ssml::{self, Part, Speech};
 use plimsoll_text::{Language, Normalizer};
 use serde_json::{Value, json};
@@ -26,10 +25,11 @@ use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::print::go_on_without_output;
 use crate::run_flag::run_folder;
-use crate::terminal::ExitCodeExt;
+use crate::terminal::{ExitCodeExt, Terminal};
 use format::SoundFormat;
 use plimsoll_recipes::config::ConfigError;
 use plimsoll_recipes::reader;
+use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::texts::normalizer_of;
 use plimsoll_recipes::training::pictures;
 use plimsoll_recipes::{Failure, FailureExt};
@@ -147,17 +147,19 @@ pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
-/// Loads the synthesizer in `folder`, with the trained vocoder in `vocoder` if it is given.
+/// Loads the synthesizer in `folder`, with the trained vocoder in `vocoder` if it is given. Prints a warning if the weights
+/// may not be the best of their runs.
 pub(crate) fn speech_pipeline(
     folder: &Path,
     vocoder: Option<&Path>,
     device: &Device,
 ) -> Result<SpeechPipeline, Failure> {
-    let pipeline = SpeechPipeline::load(folder, device).invalid()?;
-    match vocoder {
-        Some(vocoder) => pipeline.with_vocoder(NeuralVocoder::load(vocoder, device).invalid()?).invalid(),
-        None => Ok(pipeline),
+    let mut pipeline = SpeechPipeline::load(folder, device).invalid()?;
+    if let Some(vocoder) = vocoder {
+        pipeline = pipeline.with_vocoder_in(vocoder).invalid()?;
     }
+    pipeline.warnings().for_each(|text| Terminal.line(Level::Warning, text));
+    Ok(pipeline)
 }
 
 /// Lists the texts to synthesize: the text of the command line, or the lines of a file that are not blank.
@@ -337,13 +339,14 @@ fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechReque
         eprintln!("warning: {file}: was cut off after {after}, because the model did not stop: {text}");
     }
     match args.json {
-        true => println!("{}", report(request, speech, length, &unknown)),
+        true => println!("{}", report(pipeline, request, speech, &unknown)),
         false => println!("{file}  {length}"),
     }
 }
 
 /// Makes the JSON object that reports on one written file.
-fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, unknown: &str) -> Value {
+fn report(pipeline: &SpeechPipeline, request: &SpeechRequest, speech: &SynthesizedSpeech, unknown: &str) -> Value {
+    let length = Samples(speech.samples.len() as u64).at(pipeline.sample_rate());
     let stopped = speech.cut_off_segments().next().is_none();
     json!({
         "file": request.out.path().display().to_string(),
@@ -352,6 +355,7 @@ fn report(request: &SpeechRequest, speech: &SynthesizedSpeech, length: Seconds, 
         "parts": speech.segments.len(),
         "ending": if stopped { Ending::Stopped } else { Ending::CutOff },
         "unknown_letters": unknown,
+        "warnings": pipeline.warnings().collect::<Vec<&str>>(),
     })
 }
 

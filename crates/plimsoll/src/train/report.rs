@@ -25,6 +25,9 @@ pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
     for (example, kind) in summary.examples.iter().zip(["good", "typical", "worst"]) {
         let _ = writeln!(text, "  {kind}\n    truth   {}\n    output  {}", example.truth, example.output);
     }
+    for warning in &summary.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
     let path = folder.path().display();
     let _ = writeln!(text, "Files in {path}: report.html, summary.md, metrics.jsonl, plan.toml, checkpoints/");
     text

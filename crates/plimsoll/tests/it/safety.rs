@@ -99,6 +99,35 @@ fn with_full_disk(dir: &TestFolder, kib: u32, args: &[&str]) -> ProgramOutput {
 }
 
 #[test]
+fn commands_say_which_checkpoint_they_use_in_place_of_a_damaged_one() {
+    let dir = TestFolder::new();
+    let kept = ["--set", "training.checkpoint_interval=1"];
+    let output = dir.train(&[&["--name", "r", "--steps", "3"], &kept[..]].concat()).success();
+    assert!(!output.stderr.contains("warning: a newer"), "{}", output.stderr);
+    dir.write("runs/r/checkpoints/step-0000003/weights.safetensors", "nonsense");
+    let corpus = "corpus/formant-24x4-seed1";
+    let wav = format!("{corpus}/wavs/{}", names(&dir.path(&format!("{corpus}/wavs")))[0]);
+    let commands: [&[&str]; 3] = [
+        &["transcribe", &wav, "--run", "r"],
+        &["eval", "--run", "r", "--limit", "1", "--json"],
+        &["export", "--run", "r", "--out", "exported"],
+    ];
+    for command in commands {
+        let output = dir.run(command).success();
+        for part in ["warning: a newer checkpoint cannot be read", "up to step 2", "step-0000003"] {
+            assert!(output.stderr.contains(part), "{command:?}: {}", output.stderr);
+        }
+        if command[0] == "eval" {
+            let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+            assert!(report["warnings"][0].as_str().unwrap().contains("up to step 2"), "{report}");
+        }
+    }
+    // An exported model has no other checkpoints.
+    let output = dir.run(&["transcribe", &wav, "--run", "exported"]).success();
+    assert!(!output.stderr.contains("warning"), "{}", output.stderr);
+}
+
+#[test]
 fn full_disk_keeps_earlier_checkpoints() {
     let dir = TestFolder::new();
     dir.train(&["--name", "r", "--steps", "2"]).success();

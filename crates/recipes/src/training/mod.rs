@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate};
+use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate, error_chain};
 use plimsoll_data::Shard;
 use plimsoll_monitor::{RunStatus, Summary};
 use plimsoll_speech::ModelFolder;
@@ -39,7 +39,6 @@ use crate::mapping::ModelPlan;
 use crate::plan::RunPlan;
 use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
-use plimsoll_core::error_chain;
 use recognition::Recognition;
 use record::RunRecorder;
 use resume::ResumedRun;
@@ -232,10 +231,13 @@ impl RunContext<'_> {
         state: &RunState,
         (store, device, totals): (&CheckpointStore, &Device, &Totals),
     ) -> Result<Summary, Failure> {
-        let best = apply(model, store.best().failed()?.evaluation_weights()).failed()?;
+        let (best, doubts) = store.best().failed()?;
+        let warnings: Vec<String> = doubts.iter().map(|doubt| error_chain(doubt)).collect();
+        warnings.iter().for_each(|text| self.reporter.line(Level::Warning, text));
+        let best = apply(model, best.evaluation_weights()).failed()?;
         let gate = self.device.gate(self.memory, self.plan.training.budget);
         let scores = task.finish(best, &mut self.inference_runner(device, &*gate), self)?;
-        let summary = summary(self, state, totals, scores);
+        let summary = Summary { warnings, ..summary(self, state, totals, scores) };
         summary.write(self.folder.path()).failed()?;
         Ok(summary)
     }

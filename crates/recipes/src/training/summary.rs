@@ -61,6 +61,7 @@ pub(super) fn summary(run: &RunContext<'_>, state: &RunState, totals: &Totals, s
         wait_share_median: totals.wait_share_at(0.5),
         wait_share_p99: totals.wait_share_at(0.99),
         left_out,
+        warnings: Vec::new(),
         examples: scores.examples,
     }
 }

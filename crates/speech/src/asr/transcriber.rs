@@ -48,6 +48,7 @@ pub struct Transcriber {
     /// Text of each token, in which a space begins a word.
     texts: Vec<String>,
     device: Device,
+    warnings: Vec<String>,
 }
 
 impl Transcriber {
@@ -62,7 +63,7 @@ impl Transcriber {
         let log_mel = LogMel::new(&metadata.features)?;
         let tokenizer = metadata.tokenizer.clone();
         let texts = tokenizer.token_texts().iter().map(|text| text.replace('▁', " ")).collect();
-        Ok(Self { model, log_mel, tokenizer, texts, device })
+        Ok(Self { model, log_mel, tokenizer, texts, device, warnings: Vec::new() })
     }
 
     /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`.
@@ -71,8 +72,14 @@ impl Transcriber {
     /// When `folder` holds no recognizer, or its files are damaged; see [`ModelError`].
     pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         let metadata = RecognizerMetadata::read(folder)?;
-        let model = with_weights(|device| metadata.model.init_unseeded(device), ModelFolder(folder), device)?;
-        Self::new(model, &metadata)
+        let (model, warnings) =
+            with_weights(|device| metadata.model.init_unseeded(device), ModelFolder(folder), device)?;
+        Ok(Self { warnings, ..Self::new(model, &metadata)? })
+    }
+
+    /// Returns the reasons why the loaded weights may not be the best of the run; empty if they are.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Returns the sample rate in Hz that [`transcribe`](Self::transcribe) expects.

@@ -52,6 +52,8 @@ pub struct SpeechPipeline {
     sound: Sound,
     tokenizer: Tokenizer,
     device: Device,
+    /// Why the weights of the model and of the vocoder may not be the best.
+    warnings: [Vec<String>; 2],
 }
 
 /// An encoded voice, which a synthesizer imitates; made by [`SpeechPipeline::encode_voice`].
@@ -168,9 +170,10 @@ impl SpeechPipeline {
 
     fn load_family<C: SpeechConfig>(folder: &Path, device: &Device) -> Result<Self, ModelError> {
         let metadata = ModelMetadata::<C>::read(folder)?;
-        let model = with_weights(|device| metadata.model.init_model_unseeded(device), ModelFolder(folder), device)?;
-        let sound = Sound::of_model(folder, &metadata.features, device)?;
-        Ok(Self { sound, ..Self::new(model, &metadata)? })
+        let (model, warnings) =
+            with_weights(|device| metadata.model.init_model_unseeded(device), ModelFolder(folder), device)?;
+        let (sound, of_vocoder) = Sound::of_model(folder, &metadata.features, device)?;
+        Ok(Self { sound, warnings: [warnings, of_vocoder], ..Self::new(model, &metadata)? })
     }
 
     /// Makes a pipeline with a model that is already in memory, such as a model in training.
@@ -183,7 +186,8 @@ impl SpeechPipeline {
         let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };
         let (log_mel, sound) = (LogMel::new(&metadata.features)?, Sound::griffin_lim(&metadata.features)?);
         let tokenizer = metadata.tokenizer.clone();
-        Ok(Self { device: model.device(), model: Box::new(model), log_mel, sound, tokenizer })
+        let warnings = [Vec::new(), Vec::new()];
+        Ok(Self { device: model.device(), model: Box::new(model), log_mel, sound, tokenizer, warnings })
     }
 
     /// Makes sound of log-mels by a trained vocoder, in place of Griffin-Lim.
@@ -192,7 +196,24 @@ impl SpeechPipeline {
     /// [`ModelError::OtherFeatures`] when the vocoder was trained with other features than the synthesizer.
     pub fn with_vocoder(self, vocoder: NeuralVocoder) -> Result<Self, ModelError> {
         let sound = Sound::neural(vocoder, self.log_mel.config())?;
-        Ok(Self { sound, ..self })
+        let [of_model, _] = self.warnings;
+        Ok(Self { sound, warnings: [of_model, Vec::new()], ..self })
+    }
+
+    /// Makes sound of log-mels by the trained vocoder in `folder`, in place of Griffin-Lim.
+    ///
+    /// # Errors
+    /// As [`NeuralVocoder::load`] and [`with_vocoder`](Self::with_vocoder).
+    pub fn with_vocoder_in(self, folder: &Path) -> Result<Self, ModelError> {
+        let (vocoder, of_vocoder) = NeuralVocoder::load(folder, &self.device)?;
+        let Self { warnings: [of_model, _], .. } = &self;
+        let warnings = [of_model.clone(), of_vocoder];
+        Ok(Self { warnings, ..self.with_vocoder(vocoder)? })
+    }
+
+    /// Returns the reasons why the loaded weights may not be the best of their runs; empty if they are.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.warnings.iter().flatten().map(String::as_str)
     }
 
     /// Returns whether a trained vocoder makes the sound; otherwise Griffin-Lim does.

@@ -20,13 +20,18 @@ pub(super) enum Sound {
 }
 
 impl Sound {
-    /// Loads the vocoder that the model in `folder` has, or else prepares Griffin-Lim.
-    pub(super) fn of_model(folder: &Path, features: &LogMelConfig, device: &Device) -> Result<Self, ModelError> {
+    /// Loads the vocoder that the model in `folder` has, with the warnings about its weights, or else prepares Griffin-Lim.
+    pub(super) fn of_model(
+        folder: &Path,
+        features: &LogMelConfig,
+        device: &Device,
+    ) -> Result<(Self, Vec<String>), ModelError> {
         let own = ModelFolder(folder).vocoder();
-        match ModelFolder(&own).metadata_file().exists() {
-            true => Self::neural(NeuralVocoder::load(&own, device)?, features),
-            false => Self::griffin_lim(features),
+        if !ModelFolder(&own).metadata_file().exists() {
+            return Ok((Self::griffin_lim(features)?, Vec::new()));
         }
+        let (vocoder, warnings) = NeuralVocoder::load(&own, device)?;
+        Ok((Self::neural(vocoder, features)?, warnings))
     }
 
     pub(super) fn griffin_lim(features: &LogMelConfig) -> Result<Self, ModelError> {

@@ -65,16 +65,18 @@ impl VocoderMetadata {
 }
 
 impl NeuralVocoder {
-    /// Loads the vocoder in `folder` onto `device`: of a run, the best checkpoint without the discriminators.
+    /// Loads the vocoder in `folder` onto `device`: of a run, the best checkpoint without the discriminators. Returns it with
+    /// the warnings of [`ModelFolder::weights`].
     ///
     /// # Errors
     /// As [`VocoderMetadata::read`] and [`ModelFolder::weights`], and [`ModelError::Parameters`] when the weights do not fit
     /// the configuration.
-    pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
+    pub fn load(folder: &Path, device: &Device) -> Result<(Self, Vec<String>), ModelError> {
         let config = VocoderMetadata::read(folder)?.model.vocoder;
-        let weights = vocoder_weights(ModelFolder(folder).weights()?);
+        let (weights, warnings) = ModelFolder(folder).weights()?;
+        let weights = vocoder_weights(weights);
         on_capture_device(|device| check_shapes(&config.init_unseeded(device), &weights))?;
-        Ok(apply(config.init_unseeded(device), weights)?)
+        Ok((apply(config.init_unseeded(device), weights)?, warnings))
     }
 }
 

@@ -5,6 +5,32 @@ use std::path::PathBuf;
 use super::{FORMAT, OLDEST_FORMAT};
 use crate::weights::WeightsError;
 
+/// Reason why the checkpoint that [`CheckpointStore::best`](super::CheckpointStore::best) returns may not be the best.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotBest {
+    /// The checkpoint with the best score cannot be read, and the newest that can is used.
+    #[error(
+        "the checkpoint with the best score, of step {best}, cannot be read; using that of step {used}, the newest"
+    )]
+    Unreadable {
+        /// Step of the checkpoint with the best score.
+        best: u64,
+        /// Step of the checkpoint that is used.
+        used: u64,
+        /// Why the best checkpoint cannot be read.
+        source: CheckpointError,
+    },
+    /// A newer checkpoint cannot be read, so the scores after `known` are not known.
+    #[error("a newer checkpoint cannot be read; using the best checkpoint up to step {known}")]
+    NewerUnreadable {
+        /// Step up to which the scores are known.
+        known: u64,
+        /// Why the newer checkpoint cannot be read.
+        source: CheckpointError,
+    },
+}
+
 /// Failure to write or read a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

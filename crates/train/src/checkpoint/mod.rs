@@ -20,7 +20,7 @@ use crate::weights::{state_to_file, to_file};
 use crate::{GovernorState, LossScale, Plateau, StateTensor};
 pub use disk::{Disk, RealDisk};
 use disk::{checksum, recover_folder};
-pub use error::CheckpointError;
+pub use error::{CheckpointError, NotBest};
 use read::checksum_of_all;
 pub(crate) use writer::{Writer, Written};
 
@@ -254,18 +254,27 @@ impl CheckpointStore {
         }
     }
 
-    /// Reads the checkpoint with the best score, or the newest if there is no score or the best is damaged.
+    /// Reads the checkpoint with the best score, or the newest if no score is known.
+    ///
+    /// If a checkpoint cannot be read, another one is returned, with the reasons why it may not be the best. Without such a
+    /// reason it is the best.
     ///
     /// # Errors
-    /// As for [`newest`](Self::newest).
-    pub fn best(&self) -> Result<Checkpoint, CheckpointError> {
-        let (newest, _) = self.newest()?;
-        match newest.state.best_step {
-            Some(step) if step != newest.state.step => match self.clone().for_run(&newest.state.run).read(step) {
-                Err(error @ CheckpointError::Foreign { .. }) => Err(error),
-                best => Ok(best.unwrap_or(newest)),
-            },
-            _ => Ok(newest),
+    /// If there is no valid checkpoint, or the newest or the best has another format version or belongs to another run or
+    /// step.
+    pub fn best(&self) -> Result<(Checkpoint, Vec<NotBest>), CheckpointError> {
+        let (newest, damaged) = self.newest()?;
+        let known = newest.state.step;
+        let mut doubts: Vec<NotBest> =
+            damaged.into_iter().map(|source| NotBest::NewerUnreadable { known, source }).collect();
+        let Some(best) = newest.state.best_step.filter(|best| *best != known) else { return Ok((newest, doubts)) };
+        match self.clone().for_run(&newest.state.run).read(best) {
+            Ok(checkpoint) => Ok((checkpoint, doubts)),
+            Err(error @ (CheckpointError::Version { .. } | CheckpointError::Foreign { .. })) => Err(error),
+            Err(source) => {
+                doubts.push(NotBest::Unreadable { best, used: known, source });
+                Ok((newest, doubts))
+            }
         }
     }
 

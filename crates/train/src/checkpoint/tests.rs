@@ -2,6 +2,8 @@
 
 use std::io;
 
+use plimsoll_core::error_chain;
+
 use super::*;
 use crate::StateData;
 
@@ -31,7 +33,7 @@ fn the_newest_is_read_and_the_best_is_kept() {
     assert_eq!(store.steps().unwrap(), [1, 3, 4]);
     let (newest, damaged) = store.newest().unwrap();
     assert_eq!((newest.state.step, newest.weights, damaged.len()), (4, tensors(4.0), 0));
-    assert_eq!(store.best().unwrap().state.step, 1);
+    assert_eq!(store.best().unwrap().0.state.step, 1);
 }
 
 #[test]
@@ -62,6 +64,33 @@ fn an_interrupted_write_leaves_no_checkpoint() {
 }
 
 #[test]
+fn a_checkpoint_in_place_of_the_best_is_named() {
+    let damage = |store: &CheckpointStore, step| fs::write(store.folder().join(folder_name(step)).join(WEIGHTS), "x");
+    let found = |store: &CheckpointStore| {
+        let (checkpoint, doubts) = store.best().unwrap();
+        (checkpoint.state.step, doubts.iter().map(|doubt| error_chain(doubt)).collect::<Vec<String>>())
+    };
+    // The best is damaged, or its folder is gone.
+    for is_gone in [false, true] {
+        let (_folder, store) = store_of(&[1, 2, 3], 3, Some(1));
+        assert_eq!(found(&store), (1, Vec::new()));
+        match is_gone {
+            true => fs::remove_dir_all(store.folder().join(folder_name(1))).unwrap(),
+            false => damage(&store, 1).unwrap(),
+        }
+        let (step, doubts) = found(&store);
+        assert_eq!((step, doubts.len()), (3, 1));
+        assert!(doubts[0].contains("of step 1, cannot be read; using that of step 3"), "{doubts:?}");
+        assert!(doubts[0].contains("step-0000001"), "the file is named: {doubts:?}");
+    }
+    // A newer checkpoint, which knew more scores, is damaged.
+    let (_folder, store) = store_of(&[1, 2, 3], 3, Some(1));
+    damage(&store, 3).unwrap();
+    let (step, doubts) = found(&store);
+    assert!(step == 1 && doubts.len() == 1 && doubts[0].contains("up to step 2"), "{step}: {doubts:?}");
+}
+
+#[test]
 fn a_checkpoint_moved_aside_is_recovered() {
     let (_folder, store) = store_of(&[1], 1, None);
     // The state after a kill between the two renames.
@@ -69,7 +98,7 @@ fn a_checkpoint_moved_aside_is_recovered() {
     assert_eq!(store.newest().unwrap().0.weights, tensors(1.0));
     store.save(&snapshot(2, Some(1))).unwrap();
     assert_eq!(store.steps().unwrap(), [1, 2]);
-    assert_eq!(store.best().unwrap().weights, tensors(1.0));
+    assert_eq!(store.best().unwrap().0.weights, tensors(1.0));
     // A second save of the same step replaces the first.
     store.save(&Snapshot { weights: tensors(9.0), ..snapshot(2, Some(1)) }).unwrap();
     assert_eq!(store.newest().unwrap().0.weights, tensors(9.0));
@@ -227,5 +256,5 @@ fn a_moved_or_copied_run_is_read() {
     let store = CheckpointStore::new(moved, 1).for_run("mine");
     assert_eq!(store.newest().unwrap().0.state.step, 2);
     assert_eq!(store.newest_state().unwrap().unwrap().step, 2);
-    assert_eq!(store.best().unwrap().state.step, 1);
+    assert_eq!(store.best().unwrap().0.state.step, 1);
 }

@@ -171,7 +171,7 @@ fn a_plateau_lowers_the_rate_and_then_stops_the_run() {
     assert_eq!(factors, [0.5, 0.25, 0.2]);
     let rates: Vec<f64> = events["step"].iter().map(|event| event["rate"].as_f64().unwrap()).collect();
     assert_eq!((rates[4], rates[5], rates[8]), (3e-3, 1.5e-3, 0.75e-3));
-    assert_eq!(store.best().unwrap().state.step, 3);
+    assert_eq!(store.best().unwrap().0.state.step, 3);
 }
 
 /// A disk without space for some paths.
