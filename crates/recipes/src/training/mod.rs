@@ -216,7 +216,7 @@ impl RunContext<'_> {
             write_report(self.folder.path(), RunStatus::Stopped)?;
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }
-        let totals = recorder.totals_of_the_run(self.folder.path());
+        let totals = recorder.totals_of_the_run(self.folder.path()).failed()?;
         let summary = self.summarize(task, trainer.task, &outcome.state, (&store, &device, &totals));
         let summary = summary.inspect_err(|failure| recorder.record_failure(failure))?;
         write_report(self.folder.path(), RunStatus::Complete)?;

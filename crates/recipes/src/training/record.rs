@@ -170,15 +170,18 @@ impl<'a> RunRecorder<'a> {
     }
 
     /// Returns the totals; those of the record in `folder` if no step was taken since the run was resumed.
-    pub(super) fn totals_of_the_run(&self, folder: &Path) -> Totals {
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub(super) fn totals_of_the_run(&self, folder: &Path) -> Result<Totals, RecordError> {
         if !self.totals.waits.is_empty() {
-            return self.totals.clone();
+            return Ok(self.totals.clone());
         }
         let mut totals = Totals::default();
-        for record in read_records(&folder.join(RECORD)).unwrap_or_default() {
+        for record in read_records(&folder.join(RECORD))? {
             totals.add(&record.event, self.hop_seconds);
         }
-        totals
+        Ok(totals)
     }
 }
 
