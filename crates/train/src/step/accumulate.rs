@@ -10,7 +10,7 @@ use plimsoll_core::{Batch, BatchShape, CollectiveError, MemoryGate, MicroBatch, 
 use plimsoll_tape::Task;
 use serde::{Deserialize, Serialize};
 
-use super::gradients::{FlatGradients, square_sum, sum};
+use super::gradients::{FlatGradients, any_replica, square_sum, sum};
 use super::micro_batch::MicroBatchResult;
 use crate::Replica;
 use crate::attempt::attempt;
@@ -144,7 +144,7 @@ impl StepAccumulator {
     }
 
     /// Sums the gradients over all replicas, after [`prepare_join`](Self::prepare_join). A replica without a gradient
-    /// contributes zeros.
+    /// contributes zeros; where no replica has one, there is none.
     ///
     /// If this replica fails in it, it reports that to the others, which would wait for it. All replicas return an error
     /// then.
@@ -155,9 +155,11 @@ impl StepAccumulator {
         let mut lost = [self.lost];
         replica.sum(&mut lost)?;
         self.lost = lost[0];
-        self.is_shared = !replica.agree(self.is_empty())?;
         let flat = std::mem::take(&mut self.flat);
-        let joined = attempt(|| flat.all_reduce(task, replica)).unwrap_or_else(|reason| {
+        // One exchange: whether a replica computed anything, and which gradients it computed.
+        let any = any_replica(replica, &[&[!self.is_empty()], flat.computed()].concat())?;
+        self.is_shared = any[0];
+        let joined = attempt(|| flat.all_reduce(task, replica, &any[1..])).unwrap_or_else(|reason| {
             replica.fail(&reason);
             Err(CollectiveError::failed(replica.rank(), &reason))
         });

@@ -79,10 +79,31 @@ pub(super) fn is_written<T: Task>(module: &T) -> bool {
     attempt(|| module.visit(&mut written)).is_ok() && written.0
 }
 
+/// Returns for each of `own` whether any replica has it. All replicas must give the same number of values.
+///
+/// # Errors
+/// If another replica has ended, or gives another number of values.
+pub(super) fn any_replica(replica: &dyn Replica, own: &[bool]) -> Result<Vec<bool>, CollectiveError> {
+    let mut any = own.to_vec();
+    for (rank, values) in replica.gather(own.iter().map(|&value| u8::from(value)).collect())?.iter().enumerate() {
+        if values.len() != own.len() {
+            let reason =
+                format!("its model has {} trained parameters, and that of another has {}", values.len(), own.len());
+            return Err(CollectiveError::failed(rank, &reason));
+        }
+        any.iter_mut().zip(values.iter()).for_each(|(any, value)| *any |= *value != 0);
+    }
+    Ok(any)
+}
+
 /// Gradients of all trained parameters of a module as flat tensors, in the order of the parameters, ready to be summed
 /// over replicas.
 #[derive(Default)]
-pub(super) struct FlatGradients(Vec<Tensor<1>>);
+pub(super) struct FlatGradients {
+    gradients: Vec<Tensor<1>>,
+    /// Whether this replica computed the gradient; otherwise it is zeros.
+    computed: Vec<bool>,
+}
 
 impl FlatGradients {
     /// Makes the gradients of `module` flat. A parameter without a gradient gets zeros.
@@ -97,12 +118,13 @@ impl FlatGradients {
                     return;
                 }
                 let own = self.0.remove::<D>(param.id).map(|gradient| gradient.reshape([-1]));
+                self.1.computed.push(own.is_some());
                 let flat = own.unwrap_or_else(|| {
                     let zeros = value.without_autodiff().zeros_like().reshape([-1]);
                     self.2.push(zeros.clone());
                     zeros
                 });
-                self.1.0.push(flat);
+                self.1.gradients.push(flat);
             }
         }
         attempt(|| {
@@ -115,25 +137,34 @@ impl FlatGradients {
         .and_then(|prepared| prepared)
     }
 
-    /// Sums the gradients over all replicas.
+    /// Returns which gradients this replica computed.
+    pub(super) fn computed(&self) -> &[bool] {
+        &self.computed
+    }
+
+    /// Sums the gradients over all replicas. `computed` says which of them any replica computed, and is the same on all
+    /// replicas. A parameter that no replica computed stays without a gradient, as on a single replica: an update with zeros
+    /// would decay it.
     pub(super) fn all_reduce<T: Task>(
         self,
         module: &T,
         replica: &dyn Replica,
+        computed: &[bool],
     ) -> Result<GradientsParams, CollectiveError> {
-        struct Register(std::vec::IntoIter<Tensor<1>>, GradientsParams);
-        impl ModuleVisitor for Register {
+        struct Register<'a>(std::vec::IntoIter<Tensor<1>>, std::slice::Iter<'a, bool>, GradientsParams);
+        impl ModuleVisitor for Register<'_> {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 let value = param.val();
-                if value.is_require_grad() {
+                if value.is_require_grad() && *self.1.next().expect("one for each trained parameter") {
                     let sum = self.0.next().expect("prepared for the same module");
-                    self.1.register(param.id, sum.reshape(value.dims()));
+                    self.2.register(param.id, sum.reshape(value.dims()));
                 }
             }
         }
-        let sums = replica.all_reduce_each(self.0)?;
-        let mut all = Register(sums.into_iter(), GradientsParams::new());
+        let summed = self.gradients.into_iter().zip(computed).filter(|(_, is_computed)| **is_computed);
+        let sums = replica.all_reduce_each(summed.map(|(gradient, _)| gradient).collect())?;
+        let mut all = Register(sums.into_iter(), computed.iter(), GradientsParams::new());
         module.visit(&mut all);
-        Ok(all.1)
+        Ok(all.2)
     }
 }

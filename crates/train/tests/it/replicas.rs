@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, Collective, CollectiveError, Key, MemoryGate, OutOfMemory, Stage, error_chain};
-use plimsoll_tape::{NamedTensor, collect};
+use plimsoll_core::{
+    Batch, Collective, CollectiveError, Grid, HostBatch, Key, MemoryGate, OutOfMemory, Stage, error_chain,
+};
+use plimsoll_tape::{NamedTensor, Pass, StepLoss, Task, TensorBatch, collect};
 use plimsoll_train::{Governor, Replica, Schedule, StepError, ThreadReplica, Trainer, TrainerConfig};
 
 use crate::exact::{apart, flat, wide};
 use crate::gates::NoMeter;
-use crate::net::{Net, batch};
+use crate::net::{FEATURES, Net, batch, sample};
 
 fn trainer(build: fn(&Device) -> Net) -> Trainer<Net> {
     let config = TrainerConfig::new(Schedule::constant(3e-3), Key::new(1));
@@ -55,6 +58,71 @@ fn replicas_compute_the_gradient_of_a_single_replica() {
 #[test]
 fn replicas_compute_the_gradient_of_a_single_replica_in_64_bits() {
     check(|device| wide(Net::new(24, device)), 1e-10);
+}
+
+/// A model whose parameter `side` has a gradient only in batches with a long utterance.
+#[derive(Module, Debug)]
+struct Branched {
+    net: Net,
+    side: Param<Tensor<1>>,
+}
+
+impl Task for Branched {
+    type Batch = HostBatch;
+    type Tensors = TensorBatch;
+
+    fn send(batch: &HostBatch, device: &Device) -> TensorBatch {
+        TensorBatch::send(batch, device)
+    }
+
+    fn weight(&self, batch: &HostBatch) -> f64 {
+        self.net.weight(batch)
+    }
+
+    fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
+        let loss = self.net.off(batch, pass);
+        let is_long = batch.frame_lengths.iter().any(|&frames| frames >= LONG);
+        StepLoss::new(if is_long { loss + self.side.val().square().sum() * 40.0 } else { loss })
+    }
+}
+
+/// Number of frames from which an utterance is long.
+const LONG: u32 = 100;
+
+/// Trains three steps on `ranks` replicas. Only the batch of the step `long` has a long utterance. Returns the weights of
+/// each replica.
+fn branched(ranks: usize, long: u64) -> Vec<Vec<NamedTensor>> {
+    replicas(ranks, |replica| {
+        let device = Device::flex().autodiff();
+        let side = Param::from_tensor(Tensor::from_floats([0.5, -2.0, 1.0], &device));
+        let config = TrainerConfig::new(Schedule::constant(1e-2), Key::new(1));
+        let task = Branched { net: Net::new(8, &device), side };
+        let mut trainer = Trainer::new(task, config, Governor::new(16)).with_replica(replica);
+        for step in 1..=3 {
+            let frames = |index| if step == long && index == 7 { u64::from(LONG) } else { 20 };
+            let samples: Vec<_> = (0..8).map(|index| sample(index + step * 8, frames(index))).collect();
+            let batch = HostBatch::collate(&samples, FEATURES, &Grid::default()).unwrap();
+            trainer.step(&batch.shard(trainer.replica().rank(), ranks)).unwrap();
+        }
+        collect(&trainer.task)
+    })
+}
+
+#[test]
+fn a_parameter_without_a_gradient_on_any_replica_is_not_updated() {
+    let side = |weights: &[NamedTensor]| weights.iter().find(|tensor| tensor.name == "side").unwrap().values.clone();
+    for long in 0..=3 {
+        let alone = &branched(1, long)[0];
+        // AdamW decays each parameter that it updates.
+        assert_eq!(side(alone) == [0.5, -2.0, 1.0], long == 0, "long utterance in step {long}");
+        for ranks in [2, 4] {
+            let together = branched(ranks, long);
+            assert!(together.iter().all(|weights| *weights == together[0]), "{ranks} replicas differ");
+            let apart = side(alone).iter().zip(side(&together[0])).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(apart < 1e-5, "long utterance in step {long}, {ranks} replicas: {apart:e} apart");
+            assert_eq!(long == 0, side(&together[0]) == [0.5, -2.0, 1.0], "{ranks} replicas");
+        }
+    }
 }
 
 /// Memory gate that fails at every n-th check, where n is the first field. The second field counts the checks.
