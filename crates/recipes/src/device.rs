@@ -12,9 +12,13 @@ use plimsoll_train::{GpuReplica, HostReplica, Replica, ThreadReplica};
 
 use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice, TuningChoice};
 use crate::error::Failure;
+use crate::machine::GpuFreeMemory;
 use crate::opening::open_quietly;
 use crate::processes::Processes;
 use crate::target::Target;
+
+/// Memory of a GPU that stays free beside the pools: the driver needs it to load kernels, and so do other processes.
+const ROOM_FOR_OTHERS: Bytes = Bytes::mib(64);
 
 /// A device for training, with its properties for the plan.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub struct TrainingDevice {
     pub precision: Precision,
     /// Index of the device among the devices of its backend, from 0.
     pub index: usize,
+    /// Index of the device in CUDA; `None` if it is no CUDA device of this machine.
+    pub cuda_index: Option<usize>,
     /// Number of replicas of the run in this process.
     pub replicas: usize,
     /// Number of processes of the run that share this machine; 1 unless several processes train together.
@@ -137,6 +143,7 @@ impl TrainingDevice {
             lanes,
             precision,
             index: 0,
+            cuda_index: None,
             replicas: if processes.is_alone() { config.replicas.max(1) as usize } else { 1 },
             sharing_processes: processes.local_ranks(),
         }
@@ -170,7 +177,7 @@ impl TrainingDevice {
     /// Returns a gate that reports when a phase of a step has exceeded the memory budget.
     ///
     /// On the CPU, `process` compares the memory of the process with `budget`. On a GPU the memory that the backend's
-    /// pools have reserved is compared with it; without a budget the gate reports nothing, because operations fail when
+    /// pools have reserved is compared with it, or with less while other processes use a CUDA GPU; without a budget the gate reports nothing, because operations fail when
     /// the memory of the GPU runs out.
     pub fn gate(&self, process: &'static CountingAllocator, budget: Option<Bytes>) -> Box<dyn MemoryGate> {
         match budget {
@@ -178,7 +185,15 @@ impl TrainingDevice {
                 process.set_budget(budget);
                 Box::new(process)
             }
-            Some(budget) => Box::new(PoolGate::new(self.meter(process), budget)),
+            Some(budget) => {
+                let gate = PoolGate::new(self.meter(process), budget);
+                // The pools of several replicas are on several GPUs, and only the first has this index.
+                let index = self.cuda_index.filter(|_| self.replicas == 1);
+                match index.and_then(GpuFreeMemory::open) {
+                    Some(device) => Box::new(gate.beside_others(device, ROOM_FOR_OTHERS)),
+                    None => Box::new(gate),
+                }
+            }
             None => Box::new(OpenGate),
         }
     }
@@ -271,6 +286,7 @@ fn cpu() -> TrainingDevice {
         lanes: threads,
         precision: Precision::Fp32,
         index: 0,
+        cuda_index: None,
         replicas: 1,
         sharing_processes: 1,
     }
@@ -287,6 +303,7 @@ fn cuda(index: usize) -> Result<TrainingDevice, Failure> {
         lanes: 1,
         precision,
         index,
+        cuda_index: Some(index),
         replicas: 1,
         sharing_processes: 1,
     })
@@ -315,7 +332,19 @@ fn wgpu(index: usize) -> Result<TrainingDevice, Failure> {
     let name = format!("graphics device {index}");
     let (rules, precision) = (BackendRules::wgpu(), Precision::Fp32);
     let (lanes, replicas, sharing_processes) = (1, 1, 1);
-    Ok(TrainingDevice { device, name, is_host: false, rules, lanes, precision, index, replicas, sharing_processes })
+    let cuda_index = None;
+    Ok(TrainingDevice {
+        device,
+        name,
+        is_host: false,
+        rules,
+        lanes,
+        precision,
+        index,
+        cuda_index,
+        replicas,
+        sharing_processes,
+    })
 }
 
 #[cfg(not(feature = "wgpu"))]

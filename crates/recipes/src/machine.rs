@@ -2,9 +2,9 @@
 //!
 //! It knows nothing of configurations, because loading one asks here for the memory that selects a shipped file.
 
-use plimsoll_core::Bytes;
+use plimsoll_core::{Bytes, DeviceMemory, ProbeError};
 use plimsoll_memory::{Gpu, find};
-use plimsoll_monitor::{GpuMemory, Host, Machine, NvmlGpus};
+use plimsoll_monitor::{CudaEnvironment, GpuMemory, GpuSource, Host, Machine, NvmlGpus};
 
 /// A GPU that this process may use.
 #[derive(Clone, Debug)]
@@ -41,6 +41,28 @@ fn gpu_of(machine: &Machine, index: usize) -> Option<LocalGpu> {
         let instance = report.instances.iter().find(|instance| instance.cuda_index == Some(index))?;
         found(&report.gpu.name, instance.memory.as_ref().ok()?)
     })
+}
+
+/// Reads the memory that is free on a GPU, while a run trains on it.
+pub(crate) struct GpuFreeMemory {
+    gpus: NvmlGpus,
+    uuid: String,
+}
+
+impl GpuFreeMemory {
+    /// Opens the GPU or MIG instance that is number `index` in CUDA; `None` without a driver that says which one it is.
+    pub(crate) fn open(index: usize) -> Option<Self> {
+        let gpus = NvmlGpus::load().ok()?;
+        let visible = CudaEnvironment::from_env().visible(&gpus.inventory().gpus);
+        let uuid = visible.uuids.get(index).filter(|_| visible.order_is_certain)?.clone();
+        Some(Self { gpus, uuid })
+    }
+}
+
+impl DeviceMemory for GpuFreeMemory {
+    fn free(&self) -> Result<Bytes, ProbeError> {
+        Ok(self.gpus.memory(&self.uuid)?.free)
+    }
 }
 
 /// Returns the memory of the device that a run uses by default: all memory of the first local GPU, or else the memory

@@ -47,6 +47,8 @@ pub(super) struct StepAccumulator {
     pub(super) reads: u32,
     pub(super) read_time: Duration,
     pub(super) safety: Duration,
+    /// Whether the memory was above its limit when the gradient was complete.
+    pub(super) is_above_limit: bool,
     /// Shape of the largest group of micro-batches computed at once; `None` before the first group.
     pub(super) largest: Option<BatchShape>,
 }
@@ -74,6 +76,7 @@ impl StepAccumulator {
             reads: 0,
             read_time: Duration::ZERO,
             safety: Duration::ZERO,
+            is_above_limit: false,
             largest: None,
         }
     }

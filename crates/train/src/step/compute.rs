@@ -112,7 +112,11 @@ impl<T: Task> Trainer<T> {
             // An asynchronous device computes the step while the host waits here.
             let owner = if self.config.async_errors { TimeOwner::Compute } else { TimeOwner::Optimizer };
             let read = timing::measure(owner, || sums.read(&self.task, &self.device));
-            let read = read.and_then(|norm| self.watch.check(Stage::Norm).map(|()| norm).map_err(Fault::Memory));
+            let read = read.and_then(|norm| {
+                let checked = self.watch.check(Stage::Norm);
+                sums.is_above_limit |= checked.is_err();
+                checked.map(|()| norm).map_err(Fault::Memory)
+            });
             let all = self.replica.agree(read.is_ok()).map_err(lost_replica)?;
             match read {
                 Ok(norm) if all => {

@@ -286,12 +286,14 @@ impl<T: Task> Trainer<T> {
         // The update cannot be undone. The failure is reported with this step, so that the next one does not inherit
         // it.
         let over = attempt(|| self.watch.check(Stage::Update)).unwrap_or(Ok(())).err();
-        if self.config.async_errors && (step == 1 || over.is_some()) {
-            // Returns the memory of loading and of kernel tuning, or what the update took above the budget.
+        // On the CPU no pages stay behind: the memory of the update says nothing about micro-batches.
+        let is_above = self.config.async_errors && (sums.is_above_limit || over.is_some());
+        if self.config.async_errors && (step == 1 || is_above || !failures.is_empty()) {
+            // Returns the memory of loading and of kernel tuning, or what the step took above the limit.
             self.clean_up();
         }
         failures.extend(over);
-        let safety = sums.safety + self.learn(batch, &sums);
+        let safety = sums.safety + self.learn(batch, &sums, is_above);
         let StepAccumulator {
             micro_batches,
             attempts,
@@ -347,12 +349,16 @@ impl<T: Task> Trainer<T> {
         clean_up(&self.device, &self.watch);
     }
 
-    /// Reports the successful micro-batches to the governor. Returns the time that this took.
-    fn learn(&mut self, batch: &T::Batch, sums: &StepAccumulator) -> Duration {
+    /// Reports the micro-batches to the governor: as fitting, or as too large if the step ended above the limit of the
+    /// memory, so that the next step splits further. Returns the time that this took.
+    fn learn(&mut self, batch: &T::Batch, sums: &StepAccumulator, is_above: bool) -> Duration {
         let start = Instant::now();
-        if let Some(largest) = sums.largest {
-            // With the longest utterance of the batch, as for the limit.
-            self.governor.record_success(batch.shape().with_utterances(largest.utterances), batch.len());
+        // With the longest utterance of the batch, as for the limit.
+        let shape = sums.largest.map(|largest| batch.shape().with_utterances(largest.utterances));
+        match (shape, is_above) {
+            (Some(shape), true) => _ = self.governor.record_out_of_memory(shape),
+            (Some(shape), false) => _ = self.governor.record_success(shape, batch.len()),
+            (None, _) => {}
         }
         start.elapsed()
     }
