@@ -17,6 +17,7 @@ mod shape;
 mod source;
 pub mod timing;
 mod units;
+pub mod writes;
 
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat, StateForm};

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::{Event, Record, open_regular_file};
+use plimsoll_core::{Event, Record, open_regular_file, writes};
 use serde_json::Value;
 
 /// Number of bytes at the end of a record that are searched for the start of the last line. A line is shorter; the
@@ -87,6 +87,7 @@ impl Recorder {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let record = Record::new((time * 1e3).round() / 1e3, event);
         let line = serde_json::to_string(&record).expect("an event is plain data") + "\n";
+        let _write = writes::begin();
         // One write per line: a killed process leaves whole lines, and at most the last one incomplete.
         self.file.write_all(line.as_bytes()).map_err(|source| RecordError::Io { path: self.path.clone(), source })
     }

@@ -1,15 +1,26 @@
 //! Signals: training stops in order at the first one, and ends at once at the second; other commands end at the first one and
 //! leave no half file.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, sleep};
+use std::time::Duration;
 
-use plimsoll_core::remove_drafts;
+use plimsoll_core::{counted, remove_drafts};
+use plimsoll_recipes::training::{EndAnswer, UnsavedSteps};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::{SigId, flag, iterator, low_level};
 
+/// Time that a command has to react to a signal before another thread looks whether it can end the process.
+const GRACE: Duration = Duration::from_secs(2);
+/// Time between two looks at the stop flag.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What is called before a signal ends the process.
+type Restore = Box<dyn Fn() + Send>;
+
 /// State that SIGINT, SIGTERM and SIGHUP set.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Signals {
     /// Stop flag: true after the first signal.
     pub(crate) stop: Arc<AtomicBool>,
@@ -17,6 +28,8 @@ pub(crate) struct Signals {
     last: Arc<AtomicUsize>,
     /// Handlers that end the process at the second signal.
     at_second: Vec<SigId>,
+    /// Called before the process ends without its main thread.
+    restore: Arc<Mutex<Option<Restore>>>,
 }
 
 impl Signals {
@@ -40,7 +53,13 @@ impl Signals {
 
     /// Calls `restore` before a signal ends the process at once: the second SIGINT or SIGTERM, and SIGQUIT. What `restore`
     /// returns lives until the end.
-    pub(crate) fn restore_at_end<T>(&mut self, restore: impl Fn() -> T + Send + 'static) -> std::io::Result<()> {
+    pub(crate) fn restore_at_end<T>(
+        &mut self,
+        restore: impl Fn() -> T + Clone + Send + 'static,
+    ) -> std::io::Result<()> {
+        let again = restore.clone();
+        *self.restore.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Box::new(move || std::mem::forget(again())));
         let mut ending = iterator::Signals::new([SIGINT, SIGTERM, SIGQUIT])?;
         let wait = move || {
             let mut is_asked = false;
@@ -54,11 +73,76 @@ impl Signals {
                 }
             }
         };
-        std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+        Builder::new().name("signals".into()).spawn(wait)?;
         for handler in self.at_second.drain(..) {
             low_level::unregister(handler);
         }
         Ok(())
+    }
+
+    /// Ends the process if a command that keeps nothing was asked to stop and does not within two seconds: it may plan, or
+    /// compile kernels.
+    pub(crate) fn end_if_busy(&self) -> std::io::Result<()> {
+        let signals = self.clone();
+        let wait = move || {
+            signals.wait();
+            sleep(GRACE);
+            signals.end();
+        };
+        Builder::new().name("stop".into()).spawn(wait).map(drop)
+    }
+
+    /// Ends the process if a run was asked to stop and does not within two seconds, as while a GPU compiles the kernels of a
+    /// micro-batch. Where steps would be lost, or while files are written, the run goes on to the end of the micro-batch, and
+    /// a line says so. `message` is what to print after the step that it is given; `None` before the run went on.
+    pub(crate) fn end_if_stuck(
+        &self,
+        unsaved: Arc<UnsavedSteps>,
+        message: impl Fn(Option<u64>) -> String + Send + 'static,
+    ) -> std::io::Result<()> {
+        let signals = self.clone();
+        let wait = move || {
+            signals.wait();
+            sleep(GRACE);
+            let mut has_said = false;
+            loop {
+                match unsaved.record_end() {
+                    EndAnswer::Ended => return,
+                    EndAnswer::Recorded(step) => {
+                        signals.restore();
+                        eprintln!("{}", message(step));
+                        signals.end();
+                    }
+                    EndAnswer::NotNow(steps) if steps > 0 && !has_said => {
+                        has_said = true;
+                        let steps = counted(steps, "step");
+                        eprintln!("stopping after this micro-batch, to save {steps}; a second signal ends at once");
+                    }
+                    EndAnswer::NotNow(_) => {}
+                }
+                sleep(POLL);
+            }
+        };
+        Builder::new().name("stop".into()).spawn(wait).map(drop)
+    }
+
+    /// Waits for a signal. The stop flag alone may also say that the folder of the run is gone.
+    fn wait(&self) {
+        while self.last.load(Ordering::Relaxed) == 0 || !self.stop.load(Ordering::Relaxed) {
+            sleep(POLL);
+        }
+    }
+
+    fn restore(&self) {
+        if let Some(restore) = &*self.restore.lock().unwrap_or_else(PoisonError::into_inner) {
+            restore();
+        }
+    }
+
+    /// Ends the process by the last signal, and removes what is half written.
+    fn end(&self) {
+        remove_drafts();
+        low_level::exit(i32::from(self.exit_code()));
     }
 
     /// Makes `signal` set the stop flag.
@@ -90,7 +174,7 @@ pub(crate) fn end_without_drafts() -> std::io::Result<()> {
             let _ = low_level::emulate_default_handler(signal);
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(end).map(drop)
+    Builder::new().name("signals".into()).spawn(end).map(drop)
 }
 
 /// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as on a full disk. SIGXFSZ would end the process.

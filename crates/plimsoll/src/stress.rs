@@ -63,6 +63,7 @@ pub(crate) struct StressArgs {
 pub(crate) fn stress(args: &StressArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
     let mut loaded = args.trial.load()?;
     let signals = Signals::listen().failed()?;
+    signals.end_if_busy().failed()?;
     longest_only(&mut loaded.config)?;
     loaded.config.training.checkpoint_interval = loaded.config.training.checkpoint_interval.min(CHECKPOINT_INTERVAL);
     let throttled = Arc::new(AtomicU64::new(0));

@@ -1,5 +1,7 @@
 //! Inference in micro-batches that fit into memory, as in a validation during a run.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use burn::tensor::Device;
 use plimsoll_core::{Batch, Collective, MemoryGate, OutOfMemory, SingleReplica, Stage};
 
@@ -17,6 +19,8 @@ pub struct InferenceRunner<'a> {
     limit: usize,
     failures: Vec<OutOfMemory>,
     collective: &'a dyn Collective,
+    stop: Option<&'a AtomicBool>,
+    was_stopped: bool,
 }
 
 /// Failure to compute a micro-batch, with its cause.
@@ -36,13 +40,26 @@ impl<'a> InferenceRunner<'a> {
     /// Makes a runner on `device` that starts with at most `limit` utterances at once. `gate` reports whether memory
     /// sufficed.
     pub fn new(device: &Device, gate: &'a dyn MemoryGate, limit: usize) -> Self {
-        Self { gate, device: device.clone(), limit: limit.max(1), failures: Vec::new(), collective: &SingleReplica }
+        let (limit, failures, collective) = (limit.max(1), Vec::new(), &SingleReplica);
+        Self { gate, device: device.clone(), limit, failures, collective, stop: None, was_stopped: false }
     }
 
     /// Makes this runner one of several replicas that share a validation; `collective` connects it to the others.
     #[must_use]
     pub fn with_collective(self, collective: &'a dyn Collective) -> Self {
         Self { collective, ..self }
+    }
+
+    /// Ends the inference with an error before the next micro-batch when `stop` becomes true. Replicas that share a
+    /// validation wait for each other's results, so there it goes on.
+    #[must_use]
+    pub fn with_stop(self, stop: &'a AtomicBool) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// Returns whether the stop flag ended the inference.
+    pub fn was_stopped(&self) -> bool {
+        self.was_stopped
     }
 
     /// Returns the collective of the replicas, through which a shared validation adds up its results.
@@ -56,12 +73,16 @@ impl<'a> InferenceRunner<'a> {
     /// `work` must read its result from the device, because an asynchronous device reports failures only then.
     ///
     /// # Errors
-    /// If a single utterance does not fit after 8 attempts, or if `work` panics for another reason.
+    /// If a single utterance does not fit after 8 attempts, if `work` panics for another reason, or if the stop flag is true.
     pub fn run<B: Batch, R>(&mut self, batch: &B, mut work: impl FnMut(&B) -> R) -> Result<Vec<R>, InferenceError> {
         let (mut done, mut results, mut attempts) = (0, Vec::new(), 0);
         while done < batch.len() {
             let end = (done + self.limit).min(batch.len());
             let part = batch.part(done..end);
+            if self.collective.ranks() == 1 && self.stop.is_some_and(|stop| stop.load(Relaxed)) {
+                self.was_stopped = true;
+                return Err(InferenceError { reason: "it was stopped".into(), name: part.name(0) });
+            }
             match self.attempt(|| work(&part)) {
                 Ok(result) => {
                     results.push(result);
@@ -133,6 +154,19 @@ mod tests {
         assert_eq!(names.concat(), batch(11).names);
         assert_eq!(runner.failures().len(), 2);
         assert_eq!(runner.run(&batch(3), HostBatch::len).unwrap(), [2, 1]);
+    }
+
+    #[test]
+    fn a_stop_flag_ends_the_inference_before_the_next_micro_batch() {
+        let stop = AtomicBool::new(false);
+        let mut runner = InferenceRunner::new(&Device::flex(), &OpenGate, 2).with_stop(&stop);
+        let tries = Cell::new(0);
+        let found = runner.run(&batch(9), |part| {
+            tries.set(tries.get() + 1);
+            stop.store(tries.get() == 2, Relaxed);
+            part.len()
+        });
+        assert_eq!((found.unwrap_err().name.as_str(), tries.get(), runner.was_stopped()), ("u4", 2, true));
     }
 
     #[test]

@@ -201,7 +201,8 @@ impl<'a, T: Task> Run<'a, T> {
         Self { state, ..self }
     }
 
-    /// Sets a flag that ends the run after the current step when it becomes true.
+    /// Sets a flag that ends the run before the next micro-batch, of a step or of a validation, when it becomes true. A step
+    /// that was begun changes nothing then.
     #[must_use]
     pub fn with_stop(self, stop: &'a AtomicBool) -> Self {
         Self { stop: Some(stop), ..self }

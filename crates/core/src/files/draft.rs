@@ -6,6 +6,8 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::writes;
+
 /// Paths of all drafts of this process.
 static DRAFTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -122,6 +124,7 @@ impl Drop for Draft {
 /// # Errors
 /// The error of `write`, or of the disk. An older file is then as it was, and nothing is left.
 pub fn replace_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let _write = writes::begin();
     let (draft, file) = Draft::file(path)?;
     let mut file = BufWriter::new(file);
     write(&mut file)?;

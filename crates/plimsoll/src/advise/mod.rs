@@ -53,6 +53,7 @@ pub(crate) fn advise(args: &AdviseArgs, memory: &'static CountingAllocator) -> R
         go_on_without_output();
     }
     let signals = Signals::listen().failed()?;
+    signals.end_if_busy().failed()?;
     let Some(facts) = facts::gather(&args.trial, memory, &signals.stop)? else {
         return Ok(ExitCode::from(signals.exit_code()));
     };

@@ -53,6 +53,7 @@ pub(crate) fn profile(args: &ProfileArgs, memory: &'static CountingAllocator) ->
     let trace = args.trace.as_deref().map(|path| OutputFile::new(path, "--trace", args.force)).transpose()?;
     let loaded = args.trial.load()?;
     let signals = Signals::listen().failed()?;
+    signals.end_if_busy().failed()?;
     let steps = args.trial.steps()?.unwrap_or(STEPS).max(STEPS_MIN);
     let options = TrialOptions { steps: Some(steps), ..TrialOptions::default() };
     let mut bar = TrialBar::new("measuring steps", Some(steps));

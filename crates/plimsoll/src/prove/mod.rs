@@ -68,6 +68,7 @@ pub(crate) fn prove(args: &ProveArgs) -> Result<ExitCode, Failure> {
     let page = OutputFile::new(&args.page, "--page", args.force)?;
     let loaded = args.trial.load()?;
     let signals = Signals::listen().failed()?;
+    signals.end_if_busy().failed()?;
     let (device, runs) = (&loaded.config.device, &loaded.config.runs_dir);
     // Where the runs are, so that checkpoints are written to the same disk.
     let folder = trial_folder(runs)?;

@@ -144,6 +144,14 @@ fn lead(
     let mut signals = Signals::listen().failed()?;
     let run = planned.start()?;
     let mut view = display(args.ui, &run.plan, run.folder.path(), &mut signals).failed()?;
+    if processes.is_alone() {
+        let resume = run.folder.resume_command();
+        let message = move |step: Option<u64>| match step {
+            Some(step) => format!("Stopped after step {step}. To continue: {resume}"),
+            None => "Stopped before the first step".into(),
+        };
+        signals.end_if_stuck(run.unsaved.clone(), message).failed()?;
+    }
     match run.train(&signals.stop, &mut *view)? {
         TrainingOutcome::Followed => Ok(ExitCode::SUCCESS),
         TrainingOutcome::Stopped { step } => {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use plimsoll_core::{EndKind, Event};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::program::{ProgramOutput, SMALL, TestFolder};
@@ -89,6 +90,40 @@ fn first_interrupt_saves_and_prints_resume_command() {
     let output = dir.run(&["train", "--resume", "runs/r", "--steps", &more]).success();
     assert!(output.stderr.contains(&format!("Going on after step {step}")), "{}", output.stderr);
     assert_eq!(dir.json("runs/r/summary.json")["steps"], step + 2);
+}
+
+/// The first micro-batch of a large model takes longer than a person waits. Nothing is lost when the process ends in it.
+#[test]
+fn a_signal_in_the_first_micro_batch_ends_the_run_in_order() {
+    let dir = TestFolder::new();
+    let slow = ["--set", "model.d_model=768", "--set", "model.encoder_layers=12", "--set", "data.batch_size=18"];
+    let mut child = dir.start(&[&["train"], SMALL, &["--steps", "100000", "--name", "r"], &slow].concat());
+    let record = dir.path("runs/r/metrics.jsonl");
+    wait_for_lines(&mut child, &record, 0);
+    std::thread::sleep(Duration::from_millis(200));
+    signal(&child, SIGTERM);
+    let output = ProgramOutput::from(child.wait_with_output().unwrap());
+    assert_eq!(output.code, Some(143), "{output:?}");
+    assert!(output.stderr.contains("To continue: plimsoll train --resume runs/r"), "{}", output.stderr);
+    let records = plimsoll_monitor::read_records(&record).unwrap();
+    let is_stopped = |event: &Event| matches!(event, Event::Ended { end: EndKind::Stopped, .. });
+    assert!(records.last().is_some_and(|record| is_stopped(&record.event)), "{records:?}");
+    let list = dir.run(&["runs", "list"]).success().stdout;
+    assert!(list.contains("stopped"), "{list}");
+}
+
+#[test]
+fn a_signal_ends_a_trial_while_it_plans() {
+    let dir = TestFolder::new();
+    for command in ["profile", "stress"] {
+        let child = dir.start(&[&[command], SMALL, &["--set", "model.d_model=512"]].concat());
+        std::thread::sleep(Duration::from_millis(500));
+        signal(&child, SIGINT);
+        let output = ProgramOutput::from(child.wait_with_output().unwrap());
+        assert_eq!(output.code, Some(130), "{command}: {output:?}");
+        let runs = dir.path("runs");
+        assert!(!runs.exists() || crate::program::names(&runs).is_empty(), "{command}");
+    }
 }
 
 #[test]

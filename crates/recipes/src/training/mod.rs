@@ -13,6 +13,7 @@ mod summary;
 mod synthesis;
 mod task;
 mod trial;
+mod unsaved;
 mod vocoding;
 
 use std::sync::atomic::AtomicBool;
@@ -54,6 +55,7 @@ pub use prediction::StepPrediction;
 pub use record::{NoDisplay, RunDisplay, Totals};
 pub use resume::{DataChanged, Resume};
 pub use trial::{LoadingSpeed, Placement, Trial, TrialOptions, own_seconds, trial_folder, wall_seconds, warm_steps};
+pub use unsaved::{EndAnswer, UnsavedSteps};
 
 /// Number of steps in a row with an infinite or NaN loss or gradient, after which the run stops.
 const FAILURES_MAX: u32 = 10;
@@ -81,6 +83,8 @@ pub struct RunContext<'a> {
     layers: Option<Arc<LayerClock>>,
     /// Where the model is; known once the run has begun.
     placement: Mutex<Placement>,
+    /// Steps that no checkpoint has, for a thread that may end the process.
+    pub unsaved: Arc<UnsavedSteps>,
 }
 
 /// Result of training.
@@ -202,10 +206,11 @@ impl RunContext<'_> {
         start_others(&trainer, Some(state.step))?;
         let (host, place) = (self.device.is_host, (&self.folder, stop));
         let recorder = RunRecorder::open((&self.plan, host), place, &state, display)?;
-        let mut recorder = recorder.beside(self.processes.neighbors());
+        let mut recorder = recorder.beside(self.processes.neighbors()).counting(self.unsaved.clone());
         if let Some(folder) = unstarted {
             folder.keep();
         }
+        self.unsaved.begin(state.step);
         let outcome = self.run_loop(task, &mut trainer, state, &store, stop, &mut recorder);
         recorder.finish();
         if self.folder.is_lost() {
@@ -217,29 +222,38 @@ impl RunContext<'_> {
             return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
         }
         let totals = recorder.totals_of_the_run(self.folder.path()).failed()?;
-        let summary = self.summarize(task, trainer.task, &outcome.state, (&store, &device, &totals));
-        let summary = summary.inspect_err(|failure| recorder.record_failure(failure))?;
+        let summary = self.summarize((task, stop), trainer.task, &outcome.state, (&store, &device, &totals));
+        let Some(summary) = summary.inspect_err(|failure| recorder.record_failure(failure))? else {
+            recorder.record_stop();
+            write_report(self.folder.path(), RunStatus::Stopped)?;
+            return Ok(TrainingOutcome::Stopped { step: outcome.state.step });
+        };
         write_report(self.folder.path(), RunStatus::Complete)?;
         Ok(TrainingOutcome::Complete { summary: Box::new(summary), next: task.next_steps(self.folder.path()) })
     }
 
-    /// Evaluates the best model of a complete run, and writes the summary into the folder of the run.
+    /// Evaluates the best model of a complete run, and writes the summary into the folder of the run; `None` if `stop` became
+    /// true before.
     fn summarize<T: TrainingTask>(
         &self,
-        task: &T,
+        (task, stop): (&T, &AtomicBool),
         model: T::Model,
         state: &RunState,
         (store, device, totals): (&CheckpointStore, &Device, &Totals),
-    ) -> Result<Summary, Failure> {
+    ) -> Result<Option<Summary>, Failure> {
         let (best, doubts) = store.best().failed()?;
         let warnings: Vec<String> = doubts.iter().map(|doubt| error_chain(doubt)).collect();
         warnings.iter().for_each(|text| self.reporter.line(Level::Warning, text));
         let best = apply(model, best.evaluation_weights()).failed()?;
         let gate = self.device.gate(self.memory, self.plan.training.budget);
-        let scores = task.finish(best, &mut self.inference_runner(device, &*gate), self)?;
+        let mut runner = self.inference_runner(device, &*gate).with_stop(stop);
+        let scores = match task.finish(best, &mut runner, self) {
+            Err(_) if runner.was_stopped() => return Ok(None),
+            scores => scores?,
+        };
         let summary = Summary { warnings, ..summary(self, state, totals, scores) };
         summary.write(self.folder.path()).failed()?;
-        Ok(summary)
+        Ok(Some(summary))
     }
 
     /// Trains another replica, until the first replica ends or fails.

@@ -1,13 +1,14 @@
 //! Plans a run: checks the configuration, reads the data, compares it with a checkpoint, and plans the memory.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use plimsoll_core::CountingAllocator;
 
-use super::RunContext;
 use super::folder::{self, RunFolder};
+use super::record::RECORD;
 use super::resume::{Resume, ResumedRun, check_seed};
+use super::{RunContext, UnsavedSteps};
 use crate::config::{Loaded, RunConfig, to_toml};
 use crate::data::{self, Preparation, PreparedData};
 use crate::device::{TrainingDevice, is_host};
@@ -132,6 +133,7 @@ impl<'a> PlannedRun<'a> {
         let (path, id): (PathBuf, String) = serde_json::from_slice(&named).failed()?;
         let folder = folder.unwrap_or_else(|| RunFolder::beside(path));
         let (layers, placement) = (None, Mutex::default());
+        let unsaved = Arc::new(UnsavedSteps::new(&folder.path().join(RECORD)));
         Ok(RunContext {
             loaded,
             plan,
@@ -146,6 +148,7 @@ impl<'a> PlannedRun<'a> {
             processes,
             layers,
             placement,
+            unsaved,
         })
     }
 }

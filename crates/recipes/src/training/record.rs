@@ -1,6 +1,7 @@
 //! Records a run: its events on disk, curves for TensorBoard, and totals for the summary.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,12 @@ use plimsoll_monitor::{Contention, RecordError, Recorder, RunSamples, TensorBoar
 use plimsoll_train::{Event, Observer, RunState, StepEvent};
 
 use super::folder::RunFolder;
+use super::unsaved::UnsavedSteps;
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 
 /// Name of the record, in the folder of a run.
-const RECORD: &str = "metrics.jsonl";
+pub(super) const RECORD: &str = "metrics.jsonl";
 /// Least time between two looks for the folder of the run, which take some microseconds. A second run in the place of the folder needs
 /// longer until it writes its first checkpoint, which this run must not touch.
 const LOOKS: Duration = Duration::from_millis(50);
@@ -70,6 +72,7 @@ pub(super) struct RunRecorder<'a> {
     has_ended: bool,
     /// Totals since the run was started or resumed.
     pub(super) totals: Totals,
+    unsaved: Arc<UnsavedSteps>,
 }
 
 /// Totals of all steps and validations since the run was started or resumed.
@@ -149,6 +152,7 @@ impl<'a> RunRecorder<'a> {
             step,
             has_ended: false,
             totals,
+            unsaved: Arc::default(),
         })
     }
 
@@ -158,9 +162,21 @@ impl<'a> RunRecorder<'a> {
         self
     }
 
+    /// Counts the steps without a checkpoint in `unsaved`.
+    pub(super) fn counting(mut self, unsaved: Arc<UnsavedSteps>) -> Self {
+        self.unsaved = unsaved;
+        self
+    }
+
     /// Reports to the display of the run that no more steps follow. The record files stay open.
     pub(super) fn finish(&mut self) {
         self.display.finish();
+    }
+
+    /// Records that the run was stopped after its last step, in its evaluation.
+    pub(super) fn record_stop(&mut self) {
+        let (reason, times) = (String::new(), timing::lap());
+        self.observe(&Event::Ended { step: self.step, end: EndKind::Stopped, reason, times });
     }
 
     /// Records that the run failed after its last step.
@@ -279,6 +295,7 @@ impl Observer for RunRecorder<'_> {
     fn observe(&mut self, event: &Event) {
         self.step = event.step().filter(|_| matches!(event, Event::Step(_))).unwrap_or(self.step);
         self.has_ended |= matches!(event, Event::Ended { .. });
+        self.unsaved.observe(event);
         self.look_for_folder();
         // A measurement of what the record costs turns it off with the clocks.
         if timing::is_off() {

@@ -1,15 +1,14 @@
 //! Trial runs: some steps of a configuration on the true path of training, in a folder that is deleted afterwards.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::{BatchSource, CountingAllocator, Position, Record, TimeOwner};
+use plimsoll_core::{BatchSource, CountingAllocator, Draft, Position, Record, TimeOwner};
 use plimsoll_data::Shard;
 use plimsoll_tape::gpu::{KernelClock, KernelTime};
 use plimsoll_train::{Event, LayerClock, LayerTime, StepEvent};
-use tempfile::TempDir;
 
 use super::{PlannedRun, RunDisplay, Totals, TrainingOutcome};
 use crate::config::Loaded;
@@ -55,7 +54,7 @@ pub struct Trial {
     /// Folder of the run, in `folder`.
     run: PathBuf,
     /// Folder that is deleted with the trial.
-    _folder: TempDir,
+    _folder: Draft,
 }
 
 /// Where the tensors of a run are. A tensor on another device is an error.
@@ -122,7 +121,19 @@ impl Trial {
             kernels: Vec::new(),
             kernel_steps: 0,
         };
-        let outcome = run.train(&ends, &mut watched)?;
+        let outcome = std::thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel::<()>();
+            let ends = &ends;
+            // The display sees a request to stop only after a step.
+            scope.spawn(move || {
+                while is_done.recv_timeout(POLL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    ends.fetch_or(stop.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            });
+            let outcome = run.train(ends, &mut watched);
+            drop(done);
+            outcome
+        })?;
         // The data may have ended before the trial.
         watched.end_kernels();
         let TrialDisplay { records, kernels, kernel_steps, .. } = watched;
@@ -148,6 +159,8 @@ impl Trial {
     }
 }
 
+/// Time between two looks at a request to stop.
+const POLL: Duration = Duration::from_millis(50);
 /// Begin of the names of trial folders. `runs` does not list hidden folders.
 const PREFIX: &str = ".trial-";
 /// Age from which the folder of a trial belongs to a process that was killed.
@@ -165,15 +178,16 @@ fn remove_old(runs_dir: &Path) {
     }
 }
 
-/// Makes a folder for trials in `runs_dir`. It is deleted when the result is dropped; that of a process that was killed, a day
-/// later.
+/// Makes a folder for trials in `runs_dir`. It is deleted when the result is dropped, or when a signal ends the process; that
+/// of a process that was killed, a day later.
 ///
 /// # Errors
 /// If `runs_dir` cannot be written to.
-pub fn trial_folder(runs_dir: &Path) -> Result<TempDir, Failure> {
+pub fn trial_folder(runs_dir: &Path) -> Result<Draft, Failure> {
     remove_old(runs_dir);
     std::fs::create_dir_all(runs_dir)
         .and_then(|()| tempfile::Builder::new().prefix(PREFIX).tempdir_in(runs_dir))
+        .map(|folder| Draft::of(folder.keep()))
         .map_err(|error| {
             let message = format!("a trial cannot write into {}: {error}", runs_dir.display());
             Failure::invalid(message, "`--set runs_dir=FOLDER` names another folder")

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plimsoll_core::Position;
+use plimsoll_core::{Position, writes};
 use plimsoll_tape::NamedTensor;
 use serde::{Deserialize, Serialize};
 
@@ -187,6 +187,7 @@ impl CheckpointStore {
             let path = path.to_path_buf();
             move |source| CheckpointError::Io { path, source }
         };
+        let _write = writes::begin();
         recover_folder(&self.folder).map_err(io(&self.folder))?;
         // Not the folders above: a run whose folder was deleted does not make it again.
         make_folder(&self.folder).map_err(io(&self.folder))?;

@@ -84,7 +84,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let is_epoch_start = self.state.position == Position::epoch_start(self.state.position.epoch.max(1));
         // The validation of this step failed, and the run was resumed.
         if self.state.validated < self.state.step && self.is_due(self.state.step, is_epoch_start) {
-            *last_score = Some(self.validate(validate)?);
+            let Some(score) = self.validate(validate, stop)? else { return Ok(Ending::Stopped) };
+            *last_score = Some(score);
         }
         let ending = loop {
             // All replicas agree: a signal may reach one of them earlier, and clocks differ.
@@ -99,14 +100,17 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
                 break Ending::Complete;
             };
             let before = self.state.position;
-            self.step(delivered?, source)?;
+            if !self.step(delivered?, source, stop)? {
+                return Ok(Ending::Stopped);
+            }
             if let Some(error) = self.skipped.error_without_data(|| source.batches_in_epoch()) {
                 return Err(error);
             }
             let new_epoch = self.state.position.epoch > before.epoch;
             let due = self.is_due(self.state.step, new_epoch);
             if due {
-                *last_score = Some(self.validate(validate)?);
+                let Some(score) = self.validate(validate, stop)? else { return Ok(Ending::Stopped) };
+                *last_score = Some(score);
             }
             let is_kept = due && self.state.best_scores.iter().any(|(step, _)| *step == self.state.step);
             if is_kept || self.state.step >= saved + self.options.save_every {
@@ -119,7 +123,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
         if self.state.validated < self.state.step || self.state.step == 0 {
             self.wait_for_writer();
-            *last_score = Some(self.validate(validate)?);
+            let Some(score) = self.validate(validate, stop)? else { return Ok(Ending::Stopped) };
+            *last_score = Some(score);
             self.written = None;
         }
         Ok(ending)
@@ -159,12 +164,14 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         !is_last && !self.is_due(step, epoch > self.state.position.epoch)
     }
 
-    /// Processes one batch: takes a step, or reports an event with the reason why there was no step.
+    /// Processes one batch: takes a step, or reports an event with the reason why there was no step. Returns false if the step
+    /// was stopped; the batch then belongs to the next step.
     pub(super) fn step(
         &mut self,
         delivered: DeliveredBatch<T::Batch>,
         source: &mut dyn BatchSource<Batch = T::Batch>,
-    ) -> Result<(), TrainError> {
+        stop: &AtomicBool,
+    ) -> Result<bool, TrainError> {
         if let Some(written) = self.writer.done() {
             self.report_written(written);
         }
@@ -187,7 +194,10 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             }
             beside = timing::so_far().since(&before);
         };
-        let result = self.trainer.step_with_prefetch(&delivered.batch, &mut hook);
+        let result = self.trainer.step_unless(stop, &delivered.batch, &mut hook);
+        if matches!(result, Err(StepError::Stopped { .. })) {
+            return Ok(false);
+        }
         // The device still computed when the next batch arrived, so it did not wait for data.
         let is_hidden = result.as_ref().is_ok_and(|report| report.read_time > AT_ONCE);
         match &mut self.next_batch {
@@ -209,7 +219,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let failures = match result.as_ref().map_err(|error| self.failures_after(error)) {
             Ok(_) => 0,
             Err(Ok(failures)) => failures,
-            Err(Err(failures)) => return result.map(drop).map_err(|source| TrainError::Step { failures, source }),
+            Err(Err(failures)) => return result.map(|_| true).map_err(|source| TrainError::Step { failures, source }),
         };
         self.state.position = delivered.position;
         self.state.train_seconds += step_seconds + delivered.waited.as_secs_f64();
@@ -228,7 +238,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             Err(error) => self.report_skipped(error, failures),
         }
         source.recycle(delivered.batch);
-        Ok(())
+        Ok(true)
     }
 
     /// Gathers from all replicas the samples of the current batch that could not be read. `own` are the samples that
@@ -357,14 +367,22 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         self.observe(&Event::Ended { step: self.state.step, end, reason, times });
     }
 
-    pub(super) fn validate(&mut self, validate: &mut Validate<'_, T>) -> Result<Score, TrainError> {
+    pub(super) fn validate(
+        &mut self,
+        validate: &mut Validate<'_, T>,
+        stop: &AtomicBool,
+    ) -> Result<Option<Score>, TrainError> {
         let _validating = timing::enter(TimeOwner::Validation);
         let watch = self.trainer.watch();
         watch.start();
         let start = Instant::now();
         let others = self.trainer.replica();
-        let mut runner = InferenceRunner::new(self.trainer.device(), watch, self.at_once).with_collective(others);
+        let runner = InferenceRunner::new(self.trainer.device(), watch, self.at_once);
+        let mut runner = runner.with_collective(others).with_stop(stop);
         let validated = attempt(|| validate(self.trainer.evaluation_model(), self.state.step, &mut runner));
+        if runner.was_stopped() {
+            return Ok(None);
+        }
         let mut score = validated.and_then(|score| score).map_err(TrainError::Validation)?;
         // All replicas must draw the same conclusions from a score.
         let first = others.broadcast(0, score.value.to_le_bytes().to_vec())?;
@@ -388,7 +406,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             self.trainer.rate_factor = factor;
             self.observe(&Event::RateLowered { step, factor });
         }
-        Ok(score)
+        Ok(Some(score))
     }
 
     /// Records the score of a validation. Returns whether it is the best so far.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plimsoll_core::{Batch, Choice, MemoryGate, MicroBatch, OutOfMemory, Stage, TimeOwner, error_chain, timing};
 use plimsoll_tape::failure::FailureCause;
@@ -20,12 +21,17 @@ const NORM_READS: usize = 8;
 /// Number of attempts to compute the gradient of a step if memory failures show only at the read of its norm.
 const RESTARTS: usize = 8;
 
+/// Message of a replica that was stopped between two micro-batches, in place of an error.
+const STOPPED: &str = "stopped";
+
 /// Batch and number of a step that is to be computed.
 pub(super) struct StepRequest<'a, B> {
     pub(super) batch: &'a B,
     pub(super) step: u64,
     /// Micro-batches of a ledger, if the step is a replay; `None` to split the batch by the governor's limits.
     pub(super) micro_batches: Option<&'a [MicroBatch]>,
+    /// Ends the step before the next micro-batch when it becomes true.
+    pub(super) stop: &'a AtomicBool,
 }
 
 impl<B> Clone for StepRequest<'_, B> {
@@ -175,22 +181,27 @@ impl<T: Task> Trainer<T> {
         Ok(sums)
     }
 
-    /// Returns the result of this replica if no replica has failed. Otherwise all replicas return an error, and name the
-    /// one that has failed.
+    /// Returns the result of this replica if no replica has failed or stopped. Otherwise all replicas return an error, and
+    /// name the one that has failed.
     fn agree_on<R>(&self, step: u64, own: Result<R, StepError>) -> Result<R, StepError> {
         if self.replica.ranks() == 1 {
             return own;
         }
-        let message = own.as_ref().err().map(|error| error_chain(error)).unwrap_or_default();
+        let message = match &own {
+            Ok(_) => String::new(),
+            Err(StepError::Stopped { .. }) => STOPPED.into(),
+            Err(error) => error_chain(error),
+        };
         let all =
             self.replica.gather(message.into_bytes()).map_err(|source| StepError::ReplicaLost { step, source })?;
-        let own = own?;
-        match all.iter().position(|message| !message.is_empty()) {
-            Some(rank) => {
+        let is_failure = |message: &Arc<[u8]>| !message.is_empty() && **message != *STOPPED.as_bytes();
+        match (own, all.iter().position(is_failure)) {
+            (Ok(_) | Err(StepError::Stopped { .. }), Some(rank)) => {
                 let reason = String::from_utf8_lossy(&all[rank]).into_owned();
                 Err(StepError::OtherReplica { step, rank, reason })
             }
-            None => Ok(own),
+            (Ok(_), None) if all.iter().any(|message| !message.is_empty()) => Err(StepError::Stopped { step }),
+            (own, _) => own,
         }
     }
 
@@ -222,6 +233,9 @@ impl<T: Task> Trainer<T> {
         let mut queue = Queue::new(batch, micro_batches);
         let mut prefetched = self.prefetched.take();
         while let Some(group) = queue.next_group(batch, &self.governor, self.config.lanes) {
+            if request.stop.load(Relaxed) {
+                return Err(StepError::Stopped { step: request.step });
+            }
             if let [micro_batch] = group.micro_batches[..]
                 && micro_batch.fallback_level == MicroBatch::LEFT_OUT
             {

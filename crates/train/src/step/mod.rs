@@ -15,6 +15,7 @@ mod update;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use burn::module::{ModuleVisitor, Param};
@@ -39,6 +40,9 @@ pub use scale::LossScale;
 use shapes::KnownShapes;
 use update::StateReturn;
 pub(crate) use watch::MemoryWatch;
+
+/// Stop flag of a step that nothing stops.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// A model in training: computes gradients in micro-batches that fit into memory, and updates the weights.
 pub struct Trainer<T: Task> {
@@ -162,7 +166,7 @@ impl<T: Task> Trainer<T> {
     /// See [`StepError`]. Unless it is [`StepError::WeightsLost`], weights and optimizer are unchanged, and the next
     /// step may be tried.
     pub fn step(&mut self, batch: &T::Batch) -> Result<StepReport, StepError> {
-        self.step_by(batch, None, &mut |_| {})
+        self.step_by((batch, None), &NEVER, &mut |_| {})
     }
 
     /// Takes a step like [`step`](Self::step), and sends the first micro-batch of the next step to the device while the
@@ -179,7 +183,21 @@ impl<T: Task> Trainer<T> {
         batch: &T::Batch,
         hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
-        self.step_by(batch, None, hook)
+        self.step_by((batch, None), &NEVER, hook)
+    }
+
+    /// Takes a step like [`step_with_prefetch`](Self::step_with_prefetch), unless `stop` becomes true before its last
+    /// micro-batch begins.
+    ///
+    /// # Errors
+    /// As for [`step`](Self::step), and [`StepError::Stopped`] on all replicas if `stop` became true on one of them.
+    pub fn step_unless(
+        &mut self,
+        stop: &AtomicBool,
+        batch: &T::Batch,
+        hook: &mut NextBatchHook<'_, T::Batch>,
+    ) -> Result<StepReport, StepError> {
+        self.step_by((batch, None), stop, hook)
     }
 
     /// Repeats a recorded step: the same micro-batches in the same order give the same weights. They are equal to the last
@@ -188,7 +206,7 @@ impl<T: Task> Trainer<T> {
     /// # Errors
     /// As for [`step`](Self::step).
     pub fn replay(&mut self, batch: &T::Batch, micro_batches: &[MicroBatch]) -> Result<StepReport, StepError> {
-        self.step_by(batch, Some(micro_batches), &mut |_| {})
+        self.step_by((batch, Some(micro_batches)), &NEVER, &mut |_| {})
     }
 
     /// Computes the gradient of `batch` before clipping, optionally with the given micro-batches. The weights do not
@@ -204,7 +222,11 @@ impl<T: Task> Trainer<T> {
         let step = self.optimizer.steps() + 1;
         let before = BufferSnapshot::from_module(&self.task);
         self.prefetched = None;
-        let computed = self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut Vec::new(), &mut |_| {});
+        let computed = self.compute_gradient(
+            StepRequest { batch, step, micro_batches, stop: &NEVER },
+            &mut Vec::new(),
+            &mut |_| {},
+        );
         self.task = before.restore(&self.task);
         self.bring_state_back(step);
         let (mut sums, _) = computed?;
@@ -214,8 +236,8 @@ impl<T: Task> Trainer<T> {
 
     fn step_by(
         &mut self,
-        batch: &T::Batch,
-        micro_batches: Option<&[MicroBatch]>,
+        (batch, micro_batches): (&T::Batch, Option<&[MicroBatch]>),
+        stop: &AtomicBool,
         hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
         check_device(&self.device)?;
@@ -227,10 +249,11 @@ impl<T: Task> Trainer<T> {
         let _ = self.first_not_finite();
         let calls = |trainer: &Self| trainer.calls.as_ref().and_then(CallCounter::calls);
         let calls_before = calls(self);
-        let mut report = attempt(|| self.transaction(batch, micro_batches, hook)).unwrap_or_else(|reason| {
-            self.replica.fail(&reason);
-            Err(device(reason))
-        });
+        let mut report = attempt(|| self.transaction(StepRequest { batch, step, micro_batches, stop }, hook))
+            .unwrap_or_else(|reason| {
+                self.replica.fail(&reason);
+                Err(device(reason))
+            });
         if let Ok(report) = &mut report {
             report.calls = calls(self).zip(calls_before).map(|(now, before)| now.since(before));
         }
@@ -248,16 +271,14 @@ impl<T: Task> Trainer<T> {
 
     fn transaction(
         &mut self,
-        batch: &T::Batch,
-        micro_batches: Option<&[MicroBatch]>,
+        request: StepRequest<'_, T::Batch>,
         hook: &mut NextBatchHook<'_, T::Batch>,
     ) -> Result<StepReport, StepError> {
-        let step = self.optimizer.steps() + 1;
+        let StepRequest { batch, step, .. } = request;
         let mut failures = Vec::new();
         self.watch.start_step();
         let begun = self.shapes.begin();
-        let (mut sums, norm) =
-            self.compute_gradient(StepRequest { batch, step, micro_batches }, &mut failures, hook)?;
+        let (mut sums, norm) = self.compute_gradient(request, &mut failures, hook)?;
         self.shapes.end(&begun, self.config.async_errors && failures.is_empty());
         if sums.is_nothing() {
             let names = if sums.unfit.is_empty() { batch.names(0..batch.len()) } else { sums.unfit };

@@ -123,6 +123,12 @@ pub enum StepError {
         /// Message of its error.
         reason: String,
     },
+    /// The stop flag became true before the last micro-batch of the step began. Nothing has changed.
+    #[error("step {step} was stopped")]
+    Stopped {
+        /// Number of the step.
+        step: u64,
+    },
     /// Another replica is gone.
     #[error("another replica is gone in step {step}")]
     ReplicaLost {

@@ -1,7 +1,7 @@
 //! Tests that several replicas train like a single replica.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
@@ -121,6 +121,57 @@ fn a_parameter_without_a_gradient_on_any_replica_is_not_updated() {
             let apart = side(alone).iter().zip(side(&together[0])).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(apart < 1e-5, "long utterance in step {long}, {ranks} replicas: {apart:e} apart");
             assert_eq!(long == 0, side(&together[0]) == [0.5, -2.0, 1.0], "{ranks} replicas");
+        }
+    }
+}
+
+/// Memory gate that sets a stop flag at its n-th check.
+struct StopsAt(AtomicUsize, Arc<AtomicBool>);
+
+impl MemoryGate for StopsAt {
+    fn check(&self, _: Stage) -> Result<(), OutOfMemory> {
+        self.1.fetch_or(self.0.fetch_sub(1, Relaxed) == 1, Relaxed);
+        Ok(())
+    }
+}
+
+/// Takes two steps on `ranks` replicas; the first replica is asked to stop at its check `at` of the first step, which is then
+/// taken again. Returns the weights of each replica, and whether it was stopped.
+fn stopped(ranks: usize, at: usize) -> Vec<(Vec<NamedTensor>, bool)> {
+    let batch = batch(0..16, 20);
+    replicas(ranks, |replica| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let part = batch.shard(replica.rank(), ranks);
+        let gate = StopsAt(AtomicUsize::new(if replica.rank() == 0 { at } else { 0 }), stop.clone());
+        let config = TrainerConfig::new(Schedule::constant(3e-3), Key::new(1));
+        let net = Net::new(8, &Device::flex().autodiff());
+        let trainer = Trainer::new(net, config, Governor::new(2));
+        let mut trainer = trainer.with_memory(gate, NoMeter).with_replica(replica);
+        let before = collect(&trainer.task);
+        let first = trainer.step_unless(&stop, &part, &mut |_| {});
+        let was_stopped = matches!(first, Err(StepError::Stopped { step: 1 }));
+        if was_stopped {
+            assert_eq!(collect(&trainer.task), before, "a stopped step changes nothing");
+            stop.store(false, Relaxed);
+            trainer.step_unless(&stop, &part, &mut |_| {}).unwrap();
+        }
+        trainer.step(&part).unwrap();
+        (collect(&trainer.task), was_stopped)
+    })
+}
+
+#[test]
+fn a_stop_between_two_micro_batches_changes_nothing_on_any_replica() {
+    for ranks in [1, 2] {
+        // At a check that never comes.
+        let calm = stopped(ranks, usize::MAX);
+        assert!(calm.iter().all(|(_, was_stopped)| !was_stopped));
+        for at in [1, 2, 3, 4, 6] {
+            let found = stopped(ranks, at);
+            assert!(found.iter().all(|(_, was_stopped)| *was_stopped), "{ranks} replicas, check {at}");
+            for ((weights, _), (expected, _)) in found.iter().zip(&calm) {
+                assert_eq!(weights, expected, "{ranks} replicas, check {at}");
+            }
         }
     }
 }
