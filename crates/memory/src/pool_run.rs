@@ -37,8 +37,7 @@ impl Trace {
     /// Calls `compute` with a run of this micro-batch.
     fn with_run<R>(&self, compute: impl FnOnce(&PoolRun<'_>) -> R) -> R {
         let (lives, sizes) = (Lives::new(&self.timeline), self.timeline.sizes());
-        let (parameters, reads) = (&self.parameters, self.reads);
-        compute(&PoolRun { lives: &lives, sizes: &sizes, parameters, reads, beside_pages: None })
+        compute(&PoolRun { lives: &lives, sizes: &sizes, flat: &self.flat, reads: self.reads, beside_pages: None })
     }
 
     /// Computes the most memory that the pools of CubeCL reserve in the first two steps of a run whose largest
@@ -109,13 +108,16 @@ pub(crate) struct PoolRun<'a> {
     pub(crate) lives: &'a Lives,
     /// Size of each allocation.
     pub(crate) sizes: &'a [u64],
-    /// Number of values of each parameter that has a gradient.
-    pub(crate) parameters: &'a [u64],
+    /// Sizes of the flat tensors that hold all trained parameters.
+    pub(crate) flat: &'a [Bytes],
     /// Number of reads from the device for which the loss waits.
     pub(crate) reads: u32,
     /// Memory [beside the pages](Self::beside_pages) for larger tensors, if it is known: then only those are simulated.
     pub(crate) beside_pages: Option<Bytes>,
 }
+
+/// Bits of a number in fp32.
+const F32_BITS: u64 = 32;
 
 impl PoolRun<'_> {
     /// Finds the page of at most `allocation` bytes with which the pools reserve the least memory, and that memory.
@@ -126,7 +128,11 @@ impl PoolRun<'_> {
     }
 
     fn largest(&self) -> u64 {
-        self.sizes.iter().copied().max().unwrap_or_default()
+        self.sizes.iter().copied().chain(self.flat()).max().unwrap_or_default()
+    }
+
+    fn flat(&self) -> impl Iterator<Item = u64> {
+        self.flat.iter().map(|flat| flat.0)
     }
 
     /// Computes the most memory that the pools reserve in the first two steps, with pages preallocated for `page` bytes or
@@ -167,15 +173,17 @@ impl PoolRun<'_> {
     ) -> PoolSimulation {
         let mut run = PoolSimulation::new(sizes, limit);
         run.preallocate(page.0, self.largest());
-        let weights = || self.lives.weights.iter().map(|&index| self.sizes[index as usize]);
-        let first_weights = run.reserve_all(weights());
+        // The weights are made one by one and then copied into flat tensors.
+        let made = run.reserve_all(self.lives.weights.iter().map(|&index| self.sizes[index as usize]));
+        let first_weights = run.reserve_all(self.flat());
+        run.free_all(made);
+        run.pools.release_empty();
         let changes = run.changes(self.lives, self.sizes);
-        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
-        let f32_bits = 8 * size_of::<f32>() as u64;
+        let gradients = run.micro_batches(&changes, self, step.micro_batches);
         // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
-        let beside = StepMemory { state_bits: step.state_bits.saturating_sub(f32_bits), ..step };
-        run.reserve_all(self.parameters.iter().map(|&values| beside.state_of(values).0));
-        run.reserve_all(weights());
+        let rest_of_state = step.state_bits.saturating_sub(F32_BITS);
+        run.reserve_all(self.flat().map(|size| (size * rest_of_state).div_ceil(F32_BITS)));
+        run.reserve_all(self.flat());
         run.free_all(first_weights);
         if step.state_bits == 0 {
             run.free_all(gradients);
@@ -183,7 +191,7 @@ impl PoolRun<'_> {
         // A run returns unused memory to the device after the first step.
         run.pools.release_empty();
         // From the second step on everything overwrites what it replaces.
-        let gradients = run.micro_batches(&changes, self.sizes, step.micro_batches);
+        let gradients = run.micro_batches(&changes, self, step.micro_batches);
         if let Some(validation) = validation {
             run.free_all(gradients);
             let sizes = validation.sizes();
@@ -256,15 +264,18 @@ impl PoolSimulation {
         lives.changes.iter().copied().filter(is_simulated).collect()
     }
 
-    /// Simulates all `count` micro-batches of a step. Returns the slots of the gradients, which stay reserved.
-    fn micro_batches(&mut self, changes: &[u32], sizes: &[u64], count: u32) -> Vec<Slot> {
-        let gradients = self.micro_batch(changes, sizes);
+    /// Simulates all `count` micro-batches of a step of `of`. Returns the slots of the sum of their gradients, which stays
+    /// reserved.
+    fn micro_batches(&mut self, changes: &[u32], of: &PoolRun<'_>, count: u32) -> Vec<Slot> {
+        let first = self.micro_batch(changes, of.sizes);
+        let sum = self.reserve_all(of.flat());
+        self.free_all(first);
         if count > 1 {
-            // All further gradients are added to the first ones.
-            let added = self.micro_batch(changes, sizes);
+            // The gradients of all further micro-batches are added to the sum.
+            let added = self.micro_batch(changes, of.sizes);
             self.free_all(added);
         }
-        gradients
+        sum
     }
 
     /// Simulates one micro-batch. Returns the slots of the gradients, which stay reserved after the micro-batch.
@@ -310,6 +321,7 @@ mod tests {
         Trace {
             timeline,
             parameters: vec![],
+            flat: vec![],
             weights: Bytes(0),
             gradients: Bytes(0),
             reads: 0,
@@ -327,6 +339,20 @@ mod tests {
         assert_eq!(reserved(&[(10 * MIB, 0, 1)]), 11 * MIB);
         assert_eq!(reserved(&[(10 * MIB, 0, 1), (10 * MIB, 1, 2)]), 11 * MIB);
         assert_eq!(reserved(&[(10 * MIB, 0, 2), (10 * MIB, 1, 2)]), 22 * MIB);
+    }
+
+    #[test]
+    fn an_update_in_flat_tensors_holds_weights_gradients_and_state_once_more_at_most() {
+        let flat = Trace { flat: vec![Bytes(10 * MIB)], ..trace(&[]) };
+        let reserved = |state_bits, micro_batches| {
+            let step = StepMemory { state_bits, micro_batches, ..StepMemory::default() };
+            flat.reserved_with_page(Bytes(0), step).0 - OUTSIDE_POOLS
+        };
+        for micro_batches in [1, 2, 7] {
+            // Weights, gradients, two running means. In the first step the new weights are beside the old, and one mean in the gradients.
+            assert_eq!(reserved(64, micro_batches), 44 * MIB);
+            assert_eq!(reserved(0, micro_batches), 33 * MIB);
+        }
     }
 
     #[test]

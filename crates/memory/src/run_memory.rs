@@ -85,10 +85,17 @@ impl RunMemory {
             // The first gradients stay, and all others are added to them.
             if group == 0 && !gradients.is_empty() {
                 accumulated = gradients.remove(0);
+                if !trace.flat.is_empty() {
+                    let sum = builder.flat_gradients(&trace.flat);
+                    builder.release(std::mem::replace(&mut accumulated, sum));
+                }
             }
             builder.release(gradients.into_iter().flatten());
         }
-        builder.optimizer(&trace.parameters, accumulated);
+        match trace.flat.is_empty() {
+            true => builder.optimizer(&trace.parameters, accumulated),
+            false => builder.flat_optimizer(accumulated),
+        }
         if let Some(validation) = validation {
             builder.validation(validation);
         }

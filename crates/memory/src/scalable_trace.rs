@@ -101,8 +101,8 @@ impl ScalableTrace {
         debug_assert!(alignment.is_power_of_two());
         let aligned = |size: u64| (size + alignment - 1) & !(alignment - 1);
         let sizes: Vec<u64> = self.sizes.iter().map(|(fixed, each)| aligned(fixed + each * utterances)).collect();
-        let (parameters, reads) = (&self.trace.parameters, self.trace.reads);
-        compute(&PoolRun { lives: &self.lives, sizes: &sizes, parameters, reads, beside_pages })
+        let Trace { flat, reads, .. } = &self.trace;
+        compute(&PoolRun { lives: &self.lives, sizes: &sizes, flat, reads: *reads, beside_pages })
     }
 
     /// Makes the trace of `utterances` utterances.

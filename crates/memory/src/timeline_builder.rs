@@ -56,6 +56,19 @@ impl TimelineBuilder {
         gradients
     }
 
+    /// Adds the flat tensors of `sizes` that the gradients of a micro-batch are copied into.
+    pub(crate) fn flat_gradients(&mut self, sizes: &[Bytes]) -> Vec<AllocationIndex> {
+        let sum = |&size| self.allocate(size, Owner::Gradients, Phase::Backward, "flat gradients");
+        sizes.iter().map(sum).collect()
+    }
+
+    /// Adds an update in flat tensors: the new weights take the memory of the gradients.
+    pub(crate) fn flat_optimizer(&mut self, gradients: Vec<AllocationIndex>) {
+        self.enter(Phase::Optimizer);
+        self.release(gradients);
+        self.close();
+    }
+
     /// Adds the gradient norm and AdamW, as `plimsoll-train` computes them: parameter by parameter, each gradient is
     /// squared into a new tensor, and each new parameter is written beside the old parameter. All old parameters are
     /// freed at the end.

@@ -7,6 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key};
+use plimsoll_tape::flat::{FlatLayout, MOST_VALUES};
 use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
 use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture};
 use rustc_hash::FxHashSet;
@@ -29,6 +30,8 @@ pub struct Trace {
     /// Number of values of each parameter that has a gradient, in the order in which the optimizer updates the
     /// parameters.
     pub parameters: Vec<u64>,
+    /// Sizes of the flat tensors that hold all trained parameters; none on the CPU, where each parameter is updated alone.
+    pub flat: Vec<Bytes>,
     /// Memory of the parameters and buffers of the model.
     pub weights: Bytes,
     /// Memory of the gradients of all parameters.
@@ -58,6 +61,7 @@ struct LiveTensors {
     gradients: Vec<TensorId>,
     batch: Vec<TensorId>,
     parameters: Vec<u64>,
+    flat: Vec<Bytes>,
     /// Number of reads from the device for which the loss waits.
     reads: u32,
 }
@@ -106,6 +110,10 @@ pub(crate) fn record<S: Traceable>(
     let operations = capture(rules.played(), |recorder| {
         let task = traceable.init(recorder.device());
         live.weights = weights(recorder, &task);
+        if let BackendRules::Cube { .. } = rules {
+            let layout = FlatLayout::new(&task, 0, MOST_VALUES);
+            live.flat = layout.parts().iter().map(|part| Bytes(part.len as u64 * 4)).collect();
+        }
         recorder.mark("forward");
         let start = recorder.next_id();
         let tensors = <S::Task as Task>::send(&batch, recorder.device());
@@ -240,8 +248,8 @@ pub(crate) fn replay_on(
         ids.iter().for_each(|&id| heap.set_owner(id, owner));
     }
     let (weights, gradients) = (heap.bytes_of(&live.weights), heap.bytes_of(&live.gradients));
-    let (parameters, reads) = (live.parameters.clone(), live.reads);
-    Trace { timeline: heap.into_timeline(), parameters, weights, gradients, reads, cost: Cost::default() }
+    let (parameters, flat, reads) = (live.parameters.clone(), live.flat.clone(), live.reads);
+    Trace { timeline: heap.into_timeline(), parameters, flat, weights, gradients, reads, cost: Cost::default() }
 }
 
 /// Lists the tensors whose ids lie between `start` and `end`, except those that were used up to make another tensor of

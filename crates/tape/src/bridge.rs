@@ -49,7 +49,7 @@ pub struct UnsupportedDevice {
 /// of this crate, or of a Plimsoll crate above it.
 ///
 /// ```
-/// assert!(plimsoll_tape::check_device(&burn::tensor::Device::flex()).is_ok());
+/// assert!(plimsoll_tape::failure::check_device(&burn::tensor::Device::flex()).is_ok());
 /// ```
 ///
 /// # Errors

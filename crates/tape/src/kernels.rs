@@ -18,6 +18,7 @@ mod convolution;
 mod cube;
 #[cfg(feature = "cube")]
 mod depthwise;
+pub(crate) mod flat;
 #[cfg(feature = "cube")]
 mod norm;
 #[cfg(feature = "cube")]

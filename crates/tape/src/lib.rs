@@ -9,6 +9,7 @@ mod bridge;
 mod buffers;
 mod capture;
 pub mod failure;
+pub mod flat;
 mod fused;
 mod geometry;
 pub mod gpu;
@@ -28,7 +29,7 @@ mod with_gradient;
 
 pub use backward::{backward, free_dropped_graphs};
 pub use batch::{References, TensorBatch};
-pub use bridge::{check_device, detach, inner_device, is_host_device, runs_host_ops, without_autodiff};
+pub use bridge::{detach, inner_device, is_host_device, runs_host_ops, without_autodiff};
 pub use buffers::BufferSnapshot;
 /// Burn's types for the operations of a capture.
 pub use burn_ir as ir;

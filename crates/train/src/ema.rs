@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
+use plimsoll_tape::flat::{FlatLayout, FlatViews};
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -14,12 +15,16 @@ pub struct Ema<M> {
     model: M,
     decay: f64,
     steps: u64,
+    /// Averaged weights in flat tensors, of which the parameters of `model` are `views`; empty if they are not.
+    values: Vec<Tensor<1>>,
+    views: FlatViews,
 }
 
 impl<M: Module> Ema<M> {
     /// Makes an average that starts with the weights of `model`.
     pub fn new(model: &M, decay: f64) -> Self {
-        Self { model: model.clone().map(&mut Detached), decay, steps: 0 }
+        let model = model.clone().map(&mut Detached);
+        Self { model, decay, steps: 0, values: Vec::new(), views: FlatViews::default() }
     }
 
     /// Returns a copy of the trained model that has the averaged weights.
@@ -41,13 +46,31 @@ impl<M: Module> Ema<M> {
 
     /// Updates the average with the weights of `model`, the same model one step later.
     pub fn update(&mut self, model: &M) {
-        self.steps += 1;
-        let steps = self.steps as f64;
-        let decay = self.decay.min((1.0 + steps) / (10.0 + steps));
+        let decay = self.next_decay();
         let mut weights = Weights(HashMap::new());
         model.visit(&mut weights);
         let mut towards = MoveTowards { weights: weights.0, decay };
         self.model = self.model.clone().map(&mut towards);
+    }
+
+    /// Updates the average with weights in flat tensors of `layout`.
+    pub(crate) fn update_flat(&mut self, layout: &FlatLayout, weights: &[Tensor<1>]) {
+        let decay = self.next_decay();
+        let old = match !self.values.is_empty() && self.views.are_of(&self.model) {
+            true => std::mem::take(&mut self.values),
+            false => layout.gather_parameters(&self.model),
+        };
+        let pairs = old.into_iter().zip(weights);
+        self.values = pairs.map(|(old, new)| old * decay + new.clone() * (1.0 - decay)).collect();
+        let attached = layout.attach(self.model.clone(), self.values.clone());
+        (self.model, self.views) = (attached.module, attached.views);
+    }
+
+    /// Counts an update, and returns its decay.
+    fn next_decay(&mut self) -> f64 {
+        self.steps += 1;
+        let steps = self.steps as f64;
+        self.decay.min((1.0 + steps) / (10.0 + steps))
     }
 }
 

@@ -29,6 +29,11 @@ pub(super) const WORDS: usize = BLOCK / 4;
 /// Number of values below which a parameter's state stays in fp32: biases and norms, which are small and sensitive.
 pub(super) const SMALL: usize = 1024;
 
+/// Returns whether the state of a parameter with `values` values is kept in 8 bits.
+pub(super) fn bears_eight(values: usize) -> bool {
+    values >= SMALL
+}
+
 /// Computes the bytes of the 8-bit state of a parameter with `values` values; small parameters stay in fp32.
 pub(super) fn bytes(values: u64) -> u64 {
     if values < SMALL as u64 { values * 4 } else { values.div_ceil(BLOCK as u64) * (BLOCK as u64 + 4) }
@@ -58,8 +63,8 @@ impl Range {
 /// Running mean of one parameter, quantized to 8 bits in blocks of 256 values with one scale each.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
-    /// 8-bit codes of the values, packed into a number `w` of 32-bit words: byte `k` of word `i` is the code of value
-    /// `k w + i`.
+    /// 8-bit codes of the values, packed into 32-bit words: byte `k` of word `i` of a block is the code of the block's value
+    /// `64 k + i`. So the blocks of several parameters are one after another, too.
     pub(super) codes: Tensor<1, Int>,
     /// Largest magnitude in each block, `[blocks, 1]`.
     pub(super) scales: Tensor<2>,
@@ -83,7 +88,7 @@ impl Blocks {
             Range::Signed => code * rows.sign() + 128.0,
             Range::Positive => code,
         };
-        Self { codes: pack(code.reshape([-1]).cast(IntDType::I32)), scales, count, range }
+        Self { codes: pack(code.cast(IntDType::I32)), scales, count, range }
     }
 
     /// Decodes the values to fp32.
@@ -97,7 +102,7 @@ impl Blocks {
             }
             Range::Positive => (code / most).square().square(),
         };
-        (share.reshape([-1, BLOCK as i64]) * self.scales).reshape([-1]).narrow(0, 0, self.count)
+        (share * self.scales).reshape([-1]).narrow(0, 0, self.count)
     }
 }
 
@@ -125,17 +130,53 @@ fn in_blocks(values: Tensor<1>) -> Tensor<2> {
     Tensor::cat(vec![values, rest], 0).reshape([-1, BLOCK as i64])
 }
 
-/// Packs 8-bit codes into 32-bit integers, four codes in each: `[4 w]` to `[w]`.
-fn pack(codes: Tensor<1, Int>) -> Tensor<1, Int> {
-    let words = codes.dims()[0] / 4;
-    let byte = |k: usize| codes.clone().narrow(0, k * words, words).bitwise_left_shift_scalar(8 * k as i32);
-    byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3))
+/// Packs the codes of blocks `[b, 256]` into 32-bit integers `[64 b]`, four codes in each.
+fn pack(codes: Tensor<2, Int>) -> Tensor<1, Int> {
+    let byte = |k: usize| codes.clone().narrow(1, k * WORDS, WORDS).bitwise_left_shift_scalar(8 * k as i32);
+    byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3)).reshape([-1])
 }
 
-/// Unpacks 32-bit integers into 8-bit codes, four from each: `[w]` to `[4 w]`.
-fn unpack(words: Tensor<1, Int>) -> Tensor<1, Int> {
+/// Unpacks 32-bit integers `[64 b]` into the codes of blocks `[b, 256]`, four from each.
+fn unpack(words: Tensor<1, Int>) -> Tensor<2, Int> {
+    let words: Tensor<2, Int> = words.reshape([-1, WORDS as i64]);
     let byte = |k: i32| words.clone().bitwise_right_shift_scalar(8 * k).bitwise_and_scalar(255);
-    Tensor::cat((0..4).map(byte).collect(), 0)
+    Tensor::cat((0..4).map(byte).collect(), 1)
+}
+
+/// Converts the words of one parameter into the order of a checkpoint: there byte `k` of word `i`, of `w` words, is the code of
+/// value `k w + i` of the whole parameter.
+pub(super) fn to_checkpoint_order(words: &[i32]) -> Vec<i32> {
+    reordered(words, in_block, in_whole)
+}
+
+/// Converts words from the order of a checkpoint.
+pub(super) fn from_checkpoint_order(words: &[i32]) -> Vec<i32> {
+    reordered(words, in_whole, in_block)
+}
+
+/// Word and byte of a value among the words of its block.
+fn in_block(value: usize, _: usize) -> (usize, usize) {
+    let place = value % BLOCK;
+    (value / BLOCK * WORDS + place % WORDS, place / WORDS)
+}
+
+/// Word and byte of a value among all `words` of a parameter.
+fn in_whole(value: usize, words: usize) -> (usize, usize) {
+    (value % words, value / words)
+}
+
+fn reordered(
+    words: &[i32],
+    from: impl Fn(usize, usize) -> (usize, usize),
+    to: impl Fn(usize, usize) -> (usize, usize),
+) -> Vec<i32> {
+    let mut new = vec![0_u32; words.len()];
+    for value in 0..words.len() * 4 {
+        let ((word, byte), (new_word, new_byte)) = (from(value, words.len()), to(value, words.len()));
+        let code = words[word].cast_unsigned() >> (8 * byte) & 255;
+        new[new_word] |= code << (8 * new_byte);
+    }
+    new.into_iter().map(u32::cast_signed).collect()
 }
 
 #[cfg(test)]

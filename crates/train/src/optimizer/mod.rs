@@ -8,6 +8,7 @@
 mod adamw;
 mod blocks;
 mod config;
+mod flat;
 mod lion;
 mod rule;
 mod sgd;
@@ -18,11 +19,13 @@ mod tensor;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Tensor};
 use plimsoll_core::Bytes;
+use plimsoll_tape::flat::{FlatGradients, FlatLayout, has_views};
 
 pub use adamw::AdamWConfig;
 pub use config::OptimizerConfig;
@@ -34,6 +37,8 @@ pub use tensor::{StateData, StateTensor};
 
 use crate::attempt::attempt;
 use crate::reads::check_written;
+use blocks::bears_eight;
+use flat::FlatState;
 use rule::{StatePart, StepSize};
 use stored::{StatePacker, StoredState};
 
@@ -45,14 +50,16 @@ pub struct Optimizer {
     config: OptimizerConfig,
     form: StateForm,
     steps: u64,
-    /// Running means of each parameter by its name, in the order in which the rule lists them.
+    /// Running means of each parameter by its name, in the order in which the rule lists them. Empty if they are flat.
     state: BTreeMap<String, Vec<StoredState>>,
+    /// Weights and running means in flat tensors, on a device where that spares time.
+    flat: Option<FlatState>,
 }
 
 impl Optimizer {
     /// Makes an optimizer before its first step.
     pub fn new(config: OptimizerConfig, form: StateForm) -> Self {
-        Self { config, form, steps: 0, state: BTreeMap::new() }
+        Self { config, form, steps: 0, state: BTreeMap::new(), flat: None }
     }
 
     /// Returns the number of steps taken.
@@ -72,7 +79,8 @@ impl Optimizer {
 
     /// Computes the bytes of the current optimizer state, on the device or in host memory.
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.state.values().flatten().map(StoredState::bytes).sum())
+        let flat = self.flat.iter().flat_map(FlatState::means);
+        Bytes(self.state.values().flatten().chain(flat).map(StoredState::bytes).sum())
     }
 
     /// Takes one step: updates every parameter of `module` that has a gradient, at learning rate `rate`, with gradients
@@ -81,10 +89,46 @@ impl Optimizer {
     /// # Panics
     /// If the state is in host memory and the device cannot return it. Weights and state are then lost.
     pub fn step<M: Module>(&mut self, rate: f64, module: M, gradients: GradientsParams, scale: f64) -> M {
+        if let Some(layout) = self.lay_out(&module) {
+            let gradients = layout.add_gradients(&module, gradients, None);
+            return self.step_flat(rate, module, gradients, scale);
+        }
         self.steps += 1;
         let packer = StatePacker::new(self.form, self.steps);
         let step_size = StepSize { rate, step: self.steps };
         module.map(&mut Update { optimizer: self, packer, gradients, step_size, scale, path: Vec::new() })
+    }
+
+    /// Takes a step as [`step`](Self::step) does, with gradients in the [layout](Self::lay_out) of this optimizer.
+    pub(crate) fn step_flat<M: Module>(&mut self, rate: f64, module: M, gradients: FlatGradients, scale: f64) -> M {
+        self.steps += 1;
+        let packer = StatePacker::new(self.form, self.steps);
+        let step_size = StepSize { rate, step: self.steps };
+        let flat = self.flat.as_mut().expect("the gradients have the layout of this optimizer");
+        flat.step(module, gradients, scale, (&self.config, step_size, &packer))
+    }
+
+    /// Lays out the parameters of `module` in flat tensors, where its device gains from that, and returns the layout.
+    pub(crate) fn lay_out<M: Module>(&mut self, module: &M) -> Option<Arc<FlatLayout>> {
+        if self.flat.is_none() && plimsoll_tape::flat::device_of(module).is_some_and(|device| has_views(&device)) {
+            let each = std::mem::take(&mut self.state);
+            self.flat = Some(FlatState::new(module, self.form, self.config.parts(), &each));
+        }
+        self.flat.as_ref().map(|flat| flat.layout().clone())
+    }
+
+    /// Makes the parameters of `module` views of flat tensors, where its device gains from that.
+    pub(crate) fn attach<M: Module>(&mut self, module: M) -> M {
+        self.lay_out(&module);
+        match &mut self.flat {
+            Some(flat) => flat.attach(module),
+            None => module,
+        }
+    }
+
+    /// Returns the weights after the last step in flat tensors, and their layout, where they are kept so.
+    pub(crate) fn flat_values(&self) -> Option<(&FlatLayout, &[Tensor<1>])> {
+        self.flat.as_ref().map(|flat| (&**flat.layout(), flat.values()))
     }
 
     /// Converts the state to another form. State in fp32 has the same bits on the device and in host memory.
@@ -104,22 +148,39 @@ impl Optimizer {
     /// If the device cannot copy the state.
     pub(crate) fn converted(&self, form: StateForm) -> Result<ConvertedState, StateError> {
         let packer = StatePacker::new(form, self.steps);
+        if let Some(flat) = &self.flat {
+            let failed = |reason| StateError::Device { name: "all parameters".into(), reason };
+            let convert = || flat.converted(&packer, self.config.parts());
+            let means = attempt(convert).and_then(|converted| converted).map_err(failed)?;
+            let on_device: Vec<_> = means.iter().flatten().filter_map(StoredState::on_device).collect();
+            check_written(&on_device).map_err(failed)?;
+            return Ok(ConvertedState { form, state: BTreeMap::new(), means });
+        }
         let mut state = BTreeMap::new();
         for (name, stored) in &self.state {
             let failed = |reason| StateError::Device { name: name.clone(), reason };
             let each = stored.iter().cloned().zip(self.config.parts());
-            let convert = || each.map(|(one, part)| packer.convert(one, *part)).collect::<Result<Vec<_>, String>>();
+            let convert = || {
+                let convert = |(one, part): (StoredState, &StatePart)| {
+                    let bears = bears_eight(one.count());
+                    packer.convert(one, *part, bears)
+                };
+                each.map(convert).collect::<Result<Vec<_>, String>>()
+            };
             let converted = attempt(convert).and_then(|converted| converted).map_err(failed)?;
             let on_device = converted.iter().filter_map(StoredState::on_device).collect::<Vec<_>>();
             check_written(&on_device).map_err(failed)?;
             state.insert(name.clone(), converted);
         }
-        Ok(ConvertedState { form, state })
+        Ok(ConvertedState { form, state, means: Vec::new() })
     }
 
     /// Replaces the state by the same state in another form, and frees the old form.
     pub(crate) fn adopt(&mut self, converted: ConvertedState) {
         (self.form, self.state) = (converted.form, converted.state);
+        if let Some(flat) = &mut self.flat {
+            flat.adopt(converted.means);
+        }
     }
 
     /// Returns the state as named tensors, for a checkpoint.
@@ -128,6 +189,9 @@ impl Optimizer {
     /// If the device cannot return the state.
     pub fn state(&self) -> Result<Vec<StateTensor>, StateError> {
         let parts = self.config.parts();
+        if let Some(flat) = &self.flat {
+            return flat.save(parts).map_err(|(name, reason)| StateError::Device { name, reason });
+        }
         let mut tensors = Vec::new();
         for (name, stored) in &self.state {
             for (stored, part) in stored.iter().zip(parts) {
@@ -147,6 +211,9 @@ impl Optimizer {
         let packer = StatePacker::new(self.form, steps);
         self.state = state::matched(state, self.config.parts(), &packer, module, steps > 0)?;
         self.steps = steps;
+        if let Some(flat) = &mut self.flat {
+            flat.set_means(self.config.parts(), &std::mem::take(&mut self.state));
+        }
         Ok(())
     }
 }
@@ -155,6 +222,8 @@ impl Optimizer {
 pub(crate) struct ConvertedState {
     form: StateForm,
     state: BTreeMap<String, Vec<StoredState>>,
+    /// Running means in flat tensors, instead of `state`.
+    means: Vec<Vec<StoredState>>,
 }
 
 struct Update<'a> {
@@ -200,8 +269,9 @@ impl Update<'_> {
     }
 
     fn pack(&self, values: Tensor<1>, part: StatePart) -> StoredState {
+        let bears = bears_eight(values.shape().num_elements());
         // A mapper of a module cannot return an error.
-        self.packer.pack(values, part).unwrap_or_else(|reason| panic!("{reason}"))
+        self.packer.pack(values, part, bears).unwrap_or_else(|reason| panic!("{reason}"))
     }
 
     /// Initializes the state of a trained parameter without gradient to zeros.

@@ -6,7 +6,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use plimsoll_tape::{NamedVisitor, walk};
 
-use super::blocks::{BLOCK, Blocks, WORDS};
+use super::blocks::{BLOCK, Blocks, WORDS, bears_eight, from_checkpoint_order};
 use super::rule::StatePart;
 use super::stored::{StatePacker, StoredState};
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
@@ -79,7 +79,9 @@ pub(super) fn matched<M: Module>(
         }
         let mut one = |part: &StatePart| {
             let taken = saved.take(&parameter, *part)?;
-            packer.convert(taken, *part).map_err(|reason| StateError::Device { name: parameter.name.clone(), reason })
+            packer
+                .convert(taken, *part, bears_eight(parameter.count))
+                .map_err(|reason| StateError::Device { name: parameter.name.clone(), reason })
         };
         let stored = parts.iter().map(&mut one).collect::<Result<Vec<_>, StateError>>()?;
         found.insert(parameter.name, stored);
@@ -145,7 +147,7 @@ impl Saved {
 
     fn words(&mut self, name: String, count: usize) -> Result<Vec<i32>, StateError> {
         match self.tensor(&name, count)? {
-            StateData::I32(values) => Ok(values),
+            StateData::I32(values) => Ok(from_checkpoint_order(&values)),
             StateData::F32(_) => Err(StateError::Numbers { name, wanted: "integers", found: "floats" }),
         }
     }

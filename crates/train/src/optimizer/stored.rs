@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use plimsoll_core::StateForm;
 use plimsoll_tape::transfer::uploaded;
 
-use super::blocks::{Blocks, SMALL, threshold};
+use super::blocks::{Blocks, Range, threshold, to_checkpoint_order};
 use super::rule::StatePart;
 use super::tensor::{CODES, SCALES, StateData, StateTensor};
 use crate::attempt::attempt;
@@ -44,6 +44,32 @@ impl StoredState {
         }
     }
 
+    /// Returns the device to which the values belong.
+    pub(super) fn device(&self) -> Device {
+        match self {
+            Self::Full(tensor) => tensor.device(),
+            Self::Eight(blocks) => blocks.scales.device(),
+            Self::Host(_, device) => device.clone(),
+        }
+    }
+
+    /// Returns the range of values in 8 bits.
+    pub(super) fn range(&self) -> Option<Range> {
+        match self {
+            Self::Eight(blocks) => Some(blocks.range),
+            Self::Full(_) | Self::Host(..) => None,
+        }
+    }
+
+    /// Returns the number of values.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Full(tensor) => tensor.shape().num_elements(),
+            Self::Eight(blocks) => blocks.count,
+            Self::Host(values, _) => values.len(),
+        }
+    }
+
     /// Computes the bytes in use, on the device or on the host.
     pub(super) fn bytes(&self) -> u64 {
         let numbers = match self {
@@ -66,7 +92,7 @@ impl StoredState {
             Self::Eight(blocks) => {
                 let Blocks { codes, scales, .. } = &**blocks;
                 let shape = codes.dims().to_vec();
-                let data = read_codes(codes.clone())?;
+                let data = to_checkpoint_order(&read_codes(codes.clone())?);
                 let codes = StateTensor { name: format!("{name}{CODES}"), shape, data: StateData::I32(data) };
                 let data = read(scales.clone().reshape([-1]))?;
                 let (name, shape) = (format!("{name}{SCALES}"), vec![data.len()]);
@@ -77,7 +103,7 @@ impl StoredState {
 }
 
 /// Reads 8-bit codes, four in each integer.
-fn read_codes(codes: Tensor<1, Int>) -> Result<Vec<i32>, String> {
+pub(super) fn read_codes(codes: Tensor<1, Int>) -> Result<Vec<i32>, String> {
     let read = || {
         let data = codes.try_into_data().map_err(|error| error.to_string())?;
         data.try_into_vec_as::<i32>().map_err(|error| error.to_string())
@@ -99,11 +125,11 @@ impl StatePacker {
         Self { form, step, threshold: OnceCell::new() }
     }
 
-    /// Stores values that are in fp32 on the device in the packer's form. Returns the message of a device that cannot
-    /// return them for host memory.
-    pub(super) fn pack(&self, values: Tensor<1>, part: StatePart) -> Result<StoredState, String> {
+    /// Stores values that are in fp32 on the device in the packer's form, but those that do not [bear](bears_eight) 8 bits in
+    /// fp32. Returns the message of a device that cannot return them for host memory.
+    pub(super) fn pack(&self, values: Tensor<1>, part: StatePart, bears_eight: bool) -> Result<StoredState, String> {
         match self.form {
-            StateForm::Eight if values.shape().num_elements() >= SMALL => {
+            StateForm::Eight if bears_eight => {
                 let threshold = self.threshold.get_or_init(|| threshold(self.step, &values.device()));
                 Ok(StoredState::Eight(Box::new(Blocks::quantize(values, part.range, threshold))))
             }
@@ -117,12 +143,17 @@ impl StatePacker {
 
     /// Converts a stored running mean to the packer's form; a mean that already has this form is unchanged. Fails as
     /// [`pack`](Self::pack) does.
-    pub(super) fn convert(&self, stored: StoredState, part: StatePart) -> Result<StoredState, String> {
+    pub(super) fn convert(
+        &self,
+        stored: StoredState,
+        part: StatePart,
+        bears_eight: bool,
+    ) -> Result<StoredState, String> {
         match (self.form, stored) {
             (StateForm::Eight, stored @ StoredState::Eight(_))
             | (StateForm::Full, stored @ StoredState::Full(_))
             | (StateForm::Host, stored @ StoredState::Host(..)) => Ok(stored),
-            (_, stored) => self.pack(stored.into_tensor(), part),
+            (_, stored) => self.pack(stored.into_tensor(), part, bears_eight),
         }
     }
 }

@@ -24,7 +24,11 @@ struct Point {
 }
 
 fn point(place: Vec<f32>) -> Point {
-    let device = Device::flex().autodiff();
+    point_on(&Device::flex(), place)
+}
+
+fn point_on(device: &Device, place: Vec<f32>) -> Point {
+    let device = device.clone().autodiff();
     let count = place.len();
     let place = Param::from_data(TensorData::new(place, [count]), &device);
     Point { place, idle: Param::from_data([3.0, 4.0], &device) }
@@ -314,4 +318,111 @@ fn config_refuses_unknown_keys() {
         assert!(serde_json::from_str::<OptimizerConfig>(&wrong).is_err(), "{wrong}");
     }
     assert_eq!(serde_json::to_string(&FORMS).unwrap(), r#"["full","eight","host"]"#);
+}
+
+/// Lays out the parameters in flat tensors, as on a GPU.
+fn flat(config: OptimizerConfig, form: StateForm, net: &impl Module) -> Optimizer {
+    let mut optimizer = Optimizer::new(config, form);
+    optimizer.flat = Some(FlatState::new(net, form, config.parts(), &BTreeMap::new()));
+    optimizer
+}
+
+#[test]
+fn flat_tensors_change_no_bit() {
+    let data = RegressionData::new();
+    for (config, rate) in rules() {
+        for form in FORMS {
+            let (mut each, mut all) = (Optimizer::new(config, form), flat(config, form, &net(4)));
+            let (of_each, of_all) =
+                (data.train(&mut each, net(4), rate, 7, 20), data.train(&mut all, net(4), rate, 7, 20));
+            assert_eq!(collect(&of_all), collect(&of_each), "{config:?} {form:?}");
+            let sorted = |optimizer: &Optimizer| {
+                let mut state = optimizer.state().unwrap();
+                state.sort_by(|a, b| a.name.cmp(&b.name));
+                state
+            };
+            assert_eq!(sorted(&all), sorted(&each), "{config:?} {form:?}");
+            // Each continues from the checkpoint of the other.
+            let (mut each_again, mut all_again) = (Optimizer::new(config, form), flat(config, form, &net(4)));
+            each_again.restore(7, all.state().unwrap(), &of_all).unwrap();
+            all_again.restore(7, each.state().unwrap(), &of_each).unwrap();
+            let ends = [each_again, all_again, each, all].map(|mut optimizer| {
+                let end = data.train(&mut optimizer, of_each.clone(), rate, 20, 20);
+                (collect(&end), sorted(&optimizer))
+            });
+            assert!(ends.iter().all(|end| *end == ends[0]), "{config:?} {form:?}");
+        }
+    }
+}
+
+#[test]
+fn parameters_without_a_gradient_stay_in_flat_tensors_too() {
+    for (config, rate) in rules() {
+        for form in FORMS {
+            let run = |mut optimizer: Optimizer| {
+                let mut point = point(vec![1.0; 1500]);
+                for step in 0..4 {
+                    point = step_once(&mut optimizer, point, rate, vec![0.1 * f32::from(step as u8); 1500], 1.0);
+                }
+                let mut state = optimizer.state().unwrap();
+                state.sort_by(|a, b| a.name.cmp(&b.name));
+                (collect(&point), state)
+            };
+            let each = run(Optimizer::new(config, form));
+            assert_eq!(run(flat(config, form, &point(vec![1.0; 1500]))), each, "{config:?} {form:?}");
+            assert_eq!(each.0[1].values, [3.0, 4.0]);
+        }
+    }
+}
+
+#[test]
+fn flat_state_moves_to_the_host_and_back() {
+    let data = RegressionData::new();
+    let config = OptimizerConfig::default();
+    let (mut moved, mut stayed) = (flat(config, StateForm::Full, &net(4)), flat(config, StateForm::Full, &net(4)));
+    let (mut a, mut b) = (net(4), net(4));
+    for (last, form) in [(3, StateForm::Host), (6, StateForm::Full), (9, StateForm::Host)] {
+        (a, b) = (data.train(&mut moved, a, 1e-2, last, 20), data.train(&mut stayed, b, 1e-2, last, 20));
+        moved.set_form(form).unwrap();
+        assert_eq!(moved.form(), form);
+        assert_eq!(moved.state().unwrap(), stayed.state().unwrap());
+    }
+    assert_eq!(collect(&a), collect(&b));
+}
+
+/// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_gpu_updates_as_the_cpu_does() {
+    let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice);
+    let starts: Vec<f32> = (0..1500).map(|i| Key::new(8).at(i).unit() as f32 - 0.5).collect();
+    for (config, rate) in rules() {
+        for form in FORMS {
+            let run = |device: &Device| {
+                let mut optimizer = Optimizer::new(config, form);
+                let mut point = point_on(device, starts.clone());
+                let before = point.clone();
+                for step in 0..6 {
+                    let gradient = starts.iter().map(|x| x * (f32::from(step as u8) + 0.3).sin()).collect();
+                    point = step_once(&mut optimizer, point, rate, gradient, 0.5);
+                    if step == 3 {
+                        // A resumed run.
+                        let state = optimizer.state().unwrap();
+                        optimizer = Optimizer::new(config, form);
+                        optimizer.restore(4, state, &point).unwrap();
+                    }
+                }
+                assert_eq!(collect(&before)[0].values, starts, "a module from before the steps keeps its weights");
+                assert_eq!(optimizer.flat.is_some(), !plimsoll_tape::is_host_device(device));
+                collect(&point)
+            };
+            let (found, wanted) = (run(&gpu), run(&Device::flex()));
+            assert_eq!(found[1].values, [3.0, 4.0]);
+            // A value in 8 bits may come to the next code.
+            let most = if form == StateForm::Eight { 0.1 * rate } else { 1e-5 };
+            for (found, wanted) in found[0].values.iter().zip(&wanted[0].values) {
+                assert!(f64::from((found - wanted).abs()) < most, "{config:?} {form:?}: {found} and not {wanted}");
+            }
+        }
+    }
 }

@@ -1,16 +1,16 @@
 //! Sum of the micro-batches of a step, and the single read that confirms it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use burn::module::{ModuleVisitor, Param};
-use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, BatchShape, CollectiveError, MemoryGate, MicroBatch, Stage};
 use plimsoll_tape::Task;
+use plimsoll_tape::flat::{self, FlatLayout};
 use serde::{Deserialize, Serialize};
 
-use super::gradients::{FlatGradients, any_replica, square_sum, sum};
+use super::gradients::{GradientSum, JoinedGradients, any_replica};
 use super::micro_batch::MicroBatchResult;
 use crate::Replica;
 use crate::attempt::attempt;
@@ -19,9 +19,9 @@ use crate::reads::read;
 
 /// Sums over the micro-batches of a step so far: gradients, losses, names of samples and counts.
 pub(super) struct StepAccumulator {
-    gradients: GradientsParams,
+    gradients: GradientSum,
     /// Gradients that are ready to be summed over the replicas, instead of `gradients`.
-    flat: FlatGradients,
+    joined: Option<JoinedGradients>,
     /// Weight of the whole batch, by which losses are divided.
     weight: f64,
     /// Weight of the utterances that were left out, which is part of `weight`.
@@ -54,11 +54,12 @@ pub(super) struct StepAccumulator {
 }
 
 impl StepAccumulator {
-    /// Makes an empty sum for a whole batch that has the given weight over all replicas.
-    pub(super) fn new(weight: f64) -> Self {
+    /// Makes an empty sum for a whole batch that has the given weight over all replicas. The gradients lie in the order of
+    /// `layout`, if there is one.
+    pub(super) fn new(weight: f64, layout: Option<Arc<FlatLayout>>) -> Self {
         Self {
-            gradients: GradientsParams::new(),
-            flat: FlatGradients::default(),
+            gradients: GradientSum::new(layout),
+            joined: None,
             weight,
             lost: 0.0,
             losses: Vec::new(),
@@ -99,8 +100,7 @@ impl StepAccumulator {
         self.counts.push(1 + done.parts.len());
         self.losses.push((None, done.loss));
         self.losses.extend(done.parts.into_iter().map(|(name, part)| (Some(name), part)));
-        let accumulated = std::mem::take(&mut self.gradients);
-        self.gradients = sum(task, accumulated, done.gradients);
+        self.gradients.add(task, done.gradients);
         self.micro_batches.push(micro_batch);
         Ok(())
     }
@@ -141,7 +141,7 @@ impl StepAccumulator {
     /// Takes the memory for the sum over all replicas, before they agree to begin with it.
     pub(super) fn prepare_join<T: Task>(&mut self, task: &T, replica: &dyn Replica) -> Result<(), String> {
         if replica.ranks() > 1 {
-            self.flat = FlatGradients::prepare(task, std::mem::take(&mut self.gradients))?;
+            self.joined = Some(JoinedGradients::prepare(task, self.gradients.take())?);
         }
         Ok(())
     }
@@ -158,11 +158,11 @@ impl StepAccumulator {
         let mut lost = [self.lost];
         replica.sum(&mut lost)?;
         self.lost = lost[0];
-        let flat = std::mem::take(&mut self.flat);
+        let own = self.joined.take().expect("the gradients were prepared");
         // One exchange: whether a replica computed anything, and which gradients it computed.
-        let any = any_replica(replica, &[&[!self.is_empty()], flat.computed()].concat())?;
+        let any = any_replica(replica, &[&[!self.is_empty()], own.computed()].concat())?;
         self.is_shared = any[0];
-        let joined = attempt(|| flat.all_reduce(task, replica, &any[1..])).unwrap_or_else(|reason| {
+        let joined = attempt(|| own.all_reduce(task, replica, &any[1..])).unwrap_or_else(|reason| {
             replica.fail(&reason);
             Err(CollectiveError::failed(replica.rank(), &reason))
         });
@@ -213,9 +213,9 @@ impl StepAccumulator {
         self.reads += 1;
         let mut start = Instant::now();
         let all = || {
-            let square = square_sum(task, &self.gradients, device);
+            let square = self.gradients.square_sum(task, device);
             let losses = self.losses.iter().map(|(_, loss)| loss.clone());
-            let all = Tensor::cat(losses.chain([square]).collect(), 0);
+            let all = flat::join(losses.chain([square]).collect());
             start = Instant::now();
             read::<f64>(all)
         };
@@ -229,19 +229,8 @@ impl StepAccumulator {
 
     /// Returns whether gradients and losses were computed, without waiting for the device.
     pub(super) fn is_written<T: Task>(&self, task: &T) -> bool {
-        struct Written<'a>(&'a GradientsParams, bool);
-        impl ModuleVisitor for Written<'_> {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                if let Some(gradient) = self.0.get::<D>(param.id) {
-                    self.1 = self.1 && gradient.try_to_data().is_ok();
-                }
-            }
-        }
-        let is_written = || {
-            let mut written = Written(&self.gradients, true);
-            task.visit(&mut written);
-            written.1 && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok())
-        };
+        let is_written =
+            || self.gradients.is_written(task) && self.losses.iter().all(|(_, loss)| loss.try_to_data().is_ok());
         attempt(is_written).unwrap_or(false)
     }
 
@@ -280,8 +269,8 @@ impl StepAccumulator {
     }
 
     /// Takes the accumulated gradients of the batch, and leaves an empty sum.
-    pub(super) fn take_gradients(&mut self) -> GradientsParams {
-        std::mem::take(&mut self.gradients)
+    pub(super) fn take_gradients(&mut self) -> GradientSum {
+        self.gradients.take()
     }
 }
 

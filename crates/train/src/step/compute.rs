@@ -229,7 +229,7 @@ impl<T: Task> Trainer<T> {
         failures: &mut Vec<OutOfMemory>,
     ) -> Result<StepAccumulator, StepError> {
         let StepRequest { batch, micro_batches, .. } = request;
-        let mut sums = StepAccumulator::new(self.weight_of_all(request)?);
+        let mut sums = StepAccumulator::new(self.weight_of_all(request)?, self.optimizer.lay_out(&self.task));
         let mut queue = Queue::new(batch, micro_batches);
         let mut prefetched = self.prefetched.take();
         while let Some(group) = queue.next_group(batch, &self.governor, self.config.lanes) {
@@ -378,7 +378,7 @@ impl<T: Task> Trainer<T> {
         drop(computing);
         let _adding = timing::enter(if self.config.async_errors { owner } else { TimeOwner::Optimizer });
         for ((&micro_batch, part), done) in group.micro_batches.iter().zip(&parts).zip(done) {
-            let done = if asks { done.and_then(|done| done.written(&self.task, &self.device)) } else { done };
+            let done = if asks { done.and_then(|done| done.written(&self.task)) } else { done };
             match done.and_then(|done| sums.add(&self.task, &self.watch, (micro_batch, part), done)) {
                 Ok(()) => {}
                 Err(Fault::Memory(failure)) => failed.push((micro_batch, failure)),

@@ -1,17 +1,92 @@
-//! Visitors over the gradients of a model: sum, squared norm, scaling, all-reduce.
+//! Gradients of a model: sum, squared norm, scaling, all-reduce.
+
+use std::sync::Arc;
 
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::CollectiveError;
 use plimsoll_tape::Task;
+use plimsoll_tape::flat::{self, FlatGradients, FlatLayout};
 
-use crate::Replica;
 use crate::attempt::attempt;
 use crate::reads::check_written;
+use crate::{Optimizer, Replica};
+
+/// Sum of the gradients of micro-batches: by parameter, or in flat tensors where the optimizer keeps the parameters so.
+pub(super) enum GradientSum {
+    /// Gradients by parameter.
+    Each(GradientsParams),
+    /// Gradients in flat tensors; `None` before the first micro-batch.
+    Flat(Arc<FlatLayout>, Option<FlatGradients>),
+}
+
+impl GradientSum {
+    /// Makes an empty sum, in flat tensors of `layout` if there is one.
+    pub(super) fn new(layout: Option<Arc<FlatLayout>>) -> Self {
+        match layout {
+            Some(layout) => Self::Flat(layout, None),
+            None => Self::Each(GradientsParams::new()),
+        }
+    }
+
+    /// Adds the gradients of `module` from one micro-batch.
+    pub(super) fn add<T: Task>(&mut self, module: &T, new: GradientsParams) {
+        match self {
+            Self::Each(all) => *all = sum(module, std::mem::take(all), new),
+            Self::Flat(layout, all) => *all = Some(layout.add_gradients(module, new, all.take())),
+        }
+    }
+
+    /// Takes the sum, and leaves an empty one.
+    pub(super) fn take(&mut self) -> Self {
+        match self {
+            Self::Each(all) => Self::Each(std::mem::take(all)),
+            Self::Flat(layout, all) => Self::Flat(layout.clone(), all.take()),
+        }
+    }
+
+    /// Sums the squares of all gradients; zero if there is no gradient.
+    pub(super) fn square_sum<T: Task>(&self, module: &T, device: &Device) -> Tensor<1> {
+        match self {
+            Self::Each(all) => square_sum(module, all, device),
+            Self::Flat(_, Some(all)) => flat::square_sum(&all.values),
+            Self::Flat(_, None) => Tensor::zeros([1], &device.clone().inner()),
+        }
+    }
+
+    /// Returns whether the gradients were computed, without waiting for the device.
+    pub(super) fn is_written<T: Task>(&self, module: &T) -> bool {
+        match self {
+            Self::Each(all) => are_written(module, all).is_ok(),
+            Self::Flat(_, all) => all.iter().flat_map(|all| &all.values).all(|values| values.try_to_data().is_ok()),
+        }
+    }
+
+    /// Returns the gradients by parameter, multiplied by `factor`.
+    pub(super) fn scaled<T: Task>(self, module: &T, factor: f64) -> GradientsParams {
+        match self {
+            Self::Each(all) => scaled(module, all, factor),
+            Self::Flat(_, None) => GradientsParams::new(),
+            Self::Flat(layout, Some(all)) => {
+                let values = all.values.into_iter().map(|values| values * factor).collect();
+                layout.split_gradients(module, FlatGradients { values, ..all })
+            }
+        }
+    }
+
+    /// Takes a step of `optimizer` with the gradients, multiplied by `scale`.
+    pub(super) fn step<T: Task>(self, optimizer: &mut Optimizer, rate: f64, module: T, scale: f64) -> T {
+        match self {
+            Self::Each(all) => optimizer.step(rate, module, all, scale),
+            Self::Flat(_, Some(all)) => optimizer.step_flat(rate, module, all, scale),
+            Self::Flat(_, None) => optimizer.step(rate, module, GradientsParams::new(), scale),
+        }
+    }
+}
 
 /// Adds two sets of gradients of `module`.
-pub(super) fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: GradientsParams) -> GradientsParams {
+fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: GradientsParams) -> GradientsParams {
     struct Add<'a>(&'a mut GradientsParams, &'a mut GradientsParams);
     impl ModuleVisitor for Add<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -32,7 +107,7 @@ pub(super) fn sum<T: Task>(module: &T, mut into: GradientsParams, mut from: Grad
 }
 
 /// Sums the squares of all gradients of `module`; zero if there is no gradient.
-pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, device: &Device) -> Tensor<1> {
+fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, device: &Device) -> Tensor<1> {
     struct Squares<'a>(&'a GradientsParams, Vec<Tensor<1>>);
     impl ModuleVisitor for Squares<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -50,7 +125,7 @@ pub(super) fn square_sum<T: Task>(module: &T, gradients: &GradientsParams, devic
 }
 
 /// Multiplies the gradients of `module` by `factor`.
-pub(super) fn scaled<T: Task>(module: &T, gradients: GradientsParams, factor: f64) -> GradientsParams {
+fn scaled<T: Task>(module: &T, gradients: GradientsParams, factor: f64) -> GradientsParams {
     struct Scale(GradientsParams, GradientsParams, f64);
     impl ModuleVisitor for Scale {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -65,6 +140,22 @@ pub(super) fn scaled<T: Task>(module: &T, gradients: GradientsParams, factor: f6
     let mut scale = Scale(gradients, GradientsParams::new(), factor);
     module.visit(&mut scale);
     scale.1
+}
+
+/// Checks that all of `gradients` were computed, without waiting for the device. Returns its message for the first that was
+/// not.
+pub(super) fn are_written<T: Task>(module: &T, gradients: &GradientsParams) -> Result<(), String> {
+    struct Written<'a>(&'a GradientsParams, Result<(), String>);
+    impl ModuleVisitor for Written<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let (Ok(()), Some(gradient)) = (&self.1, self.0.get::<D>(param.id)) {
+                self.1 = gradient.try_to_data().map(|_| ()).map_err(|error| error.to_string());
+            }
+        }
+    }
+    let mut written = Written(gradients, Ok(()));
+    module.visit(&mut written);
+    written.1
 }
 
 /// Returns whether every parameter of `module` was computed, without waiting for the device.
@@ -96,45 +187,63 @@ pub(super) fn any_replica(replica: &dyn Replica, own: &[bool]) -> Result<Vec<boo
     Ok(any)
 }
 
-/// Gradients of all trained parameters of a module as flat tensors, in the order of the parameters, ready to be summed
-/// over replicas.
-#[derive(Default)]
-pub(super) struct FlatGradients {
-    gradients: Vec<Tensor<1>>,
-    /// Whether this replica computed the gradient; otherwise it is zeros.
+/// Gradients of all trained parameters of a module as flat tensors, ready to be summed over replicas.
+pub(super) struct JoinedGradients {
+    values: Vec<Tensor<1>>,
+    /// Places of the parameters in `values`; without a layout each parameter has a tensor.
+    layout: Option<Arc<FlatLayout>>,
+    /// For each parameter, whether this replica computed the gradient; otherwise it is zeros.
     computed: Vec<bool>,
 }
 
-impl FlatGradients {
+impl JoinedGradients {
     /// Makes the gradients of `module` flat. A parameter without a gradient gets zeros.
     ///
     /// This takes the memory that the sum over replicas needs, so that no replica fails in it for lack of memory.
-    pub(super) fn prepare<T: Task>(module: &T, gradients: GradientsParams) -> Result<Self, String> {
-        struct Flatten(GradientsParams, FlatGradients, Vec<Tensor<1>>);
+    pub(super) fn prepare<T: Task>(module: &T, gradients: GradientSum) -> Result<Self, String> {
+        let prepare = || match gradients {
+            GradientSum::Each(each) => Self::flatten(module, each),
+            GradientSum::Flat(layout, all) => {
+                let is_new = all.is_none();
+                let all = all.unwrap_or_else(|| layout.add_gradients(module, GradientsParams::new(), None));
+                if is_new {
+                    check_written(&all.values)?;
+                }
+                let places = layout.parts().iter().flat_map(|part| &part.places);
+                let computed = places.map(|place| !all.absent.contains(&place.name)).collect();
+                Ok(Self { values: all.values, layout: Some(layout), computed })
+            }
+        };
+        attempt(prepare).and_then(|prepared| prepared)
+    }
+
+    fn flatten<T: Task>(module: &T, gradients: GradientsParams) -> Result<Self, String> {
+        struct Flatten {
+            gradients: GradientsParams,
+            joined: JoinedGradients,
+            zeros: Vec<Tensor<1>>,
+        }
         impl ModuleVisitor for Flatten {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 let value = param.val();
                 if !value.is_require_grad() {
                     return;
                 }
-                let own = self.0.remove::<D>(param.id).map(|gradient| gradient.reshape([-1]));
-                self.1.computed.push(own.is_some());
+                let own = self.gradients.remove::<D>(param.id).map(|gradient| gradient.reshape([-1]));
+                self.joined.computed.push(own.is_some());
                 let flat = own.unwrap_or_else(|| {
                     let zeros = value.without_autodiff().zeros_like().reshape([-1]);
-                    self.2.push(zeros.clone());
+                    self.zeros.push(zeros.clone());
                     zeros
                 });
-                self.1.gradients.push(flat);
+                self.joined.values.push(flat);
             }
         }
-        attempt(|| {
-            let mut flatten = Flatten(gradients, Self::default(), Vec::new());
-            module.visit(&mut flatten);
-            let Flatten(_, flat, new) = flatten;
-            // Gradients of micro-batches are checked when they are added; these are new.
-            check_written(&new).map(|()| flat)
-        })
-        .and_then(|prepared| prepared)
+        let joined = Self { values: Vec::new(), layout: None, computed: Vec::new() };
+        let mut flatten = Flatten { gradients, joined, zeros: Vec::new() };
+        module.visit(&mut flatten);
+        // Gradients of micro-batches are checked when they are added; these are new.
+        check_written(&flatten.zeros).map(|()| flatten.joined)
     }
 
     /// Returns which gradients this replica computed.
@@ -150,7 +259,7 @@ impl FlatGradients {
         module: &T,
         replica: &dyn Replica,
         computed: &[bool],
-    ) -> Result<GradientsParams, CollectiveError> {
+    ) -> Result<GradientSum, CollectiveError> {
         struct Register<'a>(std::vec::IntoIter<Tensor<1>>, std::slice::Iter<'a, bool>, GradientsParams);
         impl ModuleVisitor for Register<'_> {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -161,10 +270,17 @@ impl FlatGradients {
                 }
             }
         }
-        let summed = self.gradients.into_iter().zip(computed).filter(|(_, is_computed)| **is_computed);
+        if let Some(layout) = self.layout {
+            let values = replica.all_reduce_each(self.values)?;
+            let places = layout.parts().iter().flat_map(|part| &part.places).zip(computed);
+            let absent =
+                places.filter(|(_, is_computed)| !**is_computed).map(|(place, _)| place.name.clone()).collect();
+            return Ok(GradientSum::Flat(layout, Some(FlatGradients { values, absent })));
+        }
+        let summed = self.values.into_iter().zip(computed).filter(|(_, is_computed)| **is_computed);
         let sums = replica.all_reduce_each(summed.map(|(gradient, _)| gradient).collect())?;
         let mut all = Register(sums.into_iter(), computed.iter(), GradientsParams::new());
         module.visit(&mut all);
-        Ok(all.2)
+        Ok(GradientSum::Each(all.2))
     }
 }

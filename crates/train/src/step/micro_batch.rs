@@ -13,11 +13,10 @@ use plimsoll_core::{
 use plimsoll_tape::failure::FailureCause;
 use plimsoll_tape::{Noise, Pass, PassObserver, StepLoss, Task, backward};
 
-use super::gradients::square_sum;
+use super::gradients::are_written;
 use super::queue::fallbacks;
 use crate::attempt::{attempt, panic_message};
 use crate::fault::Fault;
-use crate::reads::check_written;
 
 /// Settings with which all micro-batches of a step are computed.
 pub(super) struct MicroBatchJob<'a> {
@@ -42,13 +41,16 @@ pub(super) struct MicroBatchResult {
 }
 
 impl MicroBatchResult {
-    /// Checks that all results were computed, without waiting for the device.
+    /// Checks that loss and gradients were computed, without a kernel and without waiting for the device.
     ///
-    /// A kernel without memory fails when it enters the device's queue, and so does everything that depends on it. The
-    /// sum of squares depends on every gradient. Asking for its value only waits until its kernels are in the queue.
-    pub(super) fn written<T: Task>(self, task: &T, device: &Device) -> Result<Self, Fault> {
-        let witness = || check_written(&[self.loss.clone(), square_sum(task, &self.gradients, device)]);
-        match attempt(witness).and_then(|written| written) {
+    /// A kernel without memory fails when it enters the device's queue, and so does everything that depends on it. Asking for
+    /// a value waits until its kernel is in the queue.
+    pub(super) fn written<T: Task>(self, task: &T) -> Result<Self, Fault> {
+        let check = || match self.loss.try_to_data() {
+            Ok(_) => are_written(task, &self.gradients),
+            Err(error) => Err(error.to_string()),
+        };
+        match attempt(check).and_then(|written| written) {
             Ok(()) => Ok(self),
             Err(reason) => Err(Fault::from_message(Stage::Backward, reason)),
         }

@@ -22,8 +22,9 @@ use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage, TimeOwner, timing};
+use plimsoll_tape::failure::check_device;
 use plimsoll_tape::gpu::CallCounter;
-use plimsoll_tape::{BufferSnapshot, PassObserver, Task, check_device, free_dropped_graphs, is_host_device};
+use plimsoll_tape::{BufferSnapshot, PassObserver, Task, free_dropped_graphs, is_host_device};
 
 use crate::attempt::attempt;
 use crate::{Ema, Governor, Optimizer, Replica, Schedule};
@@ -83,6 +84,8 @@ impl<T: Task> Trainer<T> {
         // Burn allocates a parameter at its first use, which would be between the tensors of the first micro-batches.
         // Allocated here they lie together, and the pages of a micro-batch become free again when it is done.
         task.visit(&mut InitializeParameters);
+        let mut optimizer = Optimizer::new(config.optimizer, config.state);
+        let task = optimizer.attach(task);
         if config.async_errors {
             // A GPU keeps a block for each size of the values that Burn made first, and that others replaced.
             clean_up(&device, &MemoryWatch::disabled());
@@ -94,7 +97,7 @@ impl<T: Task> Trainer<T> {
             finite,
             ema: config.ema_decay.map(|decay| Ema::new(&task, decay)),
             scale: LossScale::for_precision(config.choice.precision),
-            optimizer: Optimizer::new(config.optimizer, config.state),
+            optimizer,
             rate_factor: 1.0,
             watch: MemoryWatch::disabled(),
             replica: Box::new(SingleReplica),
@@ -231,7 +234,7 @@ impl<T: Task> Trainer<T> {
         self.bring_state_back(step);
         let (mut sums, _) = computed?;
         let factor = sums.correction() / self.scale.factor();
-        Ok(gradients::scaled(&self.task, sums.take_gradients(), factor))
+        Ok(sums.take_gradients().scaled(&self.task, factor))
     }
 
     fn step_by(

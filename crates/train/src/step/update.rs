@@ -1,9 +1,9 @@
 //! Changes of a trainer that are outside the gradient: the update of a step, and moves of the optimizer's state.
 
-use burn::optim::GradientsParams;
 use plimsoll_core::{MemoryGate, OutOfMemory, Stage, TimeOwner, timing};
 use plimsoll_tape::Task;
 
+use super::gradients::GradientSum;
 use super::{StepError, Trainer, gradients};
 use crate::StateForm;
 use crate::attempt::attempt;
@@ -28,16 +28,19 @@ impl<T: Task> Trainer<T> {
     pub(super) fn update(
         &mut self,
         (step, rate): (u64, f64),
-        gradients: GradientsParams,
+        gradients: GradientSum,
         scale: f64,
         is_checked: bool,
     ) -> Result<(), StepError> {
         let update = || {
             let task = self.task.clone();
-            self.task = self.optimizer.step(rate, task, gradients, scale);
+            self.task = gradients.step(&mut self.optimizer, rate, task, scale);
             self.flush();
             if let Some(ema) = &mut self.ema {
-                ema.update(&self.task);
+                match self.optimizer.flat_values() {
+                    Some((layout, values)) => ema.update_flat(layout, values),
+                    None => ema.update(&self.task),
+                }
             }
         };
         attempt(update).map_err(|reason| StepError::WeightsLost { step, reason })?;
