@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
-use plimsoll_core::{counted, remove_drafts};
+use plimsoll_core::{counted, remove_drafts, writes};
 use plimsoll_recipes::training::{EndAnswer, UnsavedSteps};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::{SigId, flag, iterator, low_level};
@@ -15,6 +15,8 @@ use signal_hook::{SigId, flag, iterator, low_level};
 const GRACE: Duration = Duration::from_secs(2);
 /// Time between two looks at the stop flag.
 const POLL: Duration = Duration::from_millis(50);
+/// Looks whether writes have ended, before a process ends without them.
+const WRITE_POLLS: usize = 20;
 
 /// What is called before a signal ends the process.
 type Restore = Box<dyn Fn() + Send>;
@@ -87,6 +89,14 @@ impl Signals {
         let wait = move || {
             signals.wait();
             sleep(GRACE);
+            // A write that ends later would leave its file in a folder that is being removed.
+            for _ in 0..WRITE_POLLS {
+                if let Some(stopped) = writes::stop() {
+                    std::mem::forget(stopped);
+                    break;
+                }
+                sleep(POLL);
+            }
             signals.end();
         };
         Builder::new().name("stop".into()).spawn(wait).map(drop)

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::writes;
 
@@ -156,9 +158,10 @@ fn remove(path: &Path) {
         return;
     }
     // Another thread may write into the folder for a moment.
-    for _ in 0..3 {
-        if fs::remove_dir_all(path).is_ok() {
-            return;
+    for _ in 0..20 {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => sleep(Duration::from_millis(10)),
+            _ => return,
         }
     }
 }
