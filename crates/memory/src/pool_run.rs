@@ -182,7 +182,9 @@ impl PoolRun<'_> {
         let gradients = run.micro_batches(&changes, self, step.micro_batches);
         // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
         let rest_of_state = step.state_bits.saturating_sub(F32_BITS);
-        run.reserve_all(self.flat().map(|size| (size * rest_of_state).div_ceil(F32_BITS)));
+        if rest_of_state > 0 {
+            run.reserve_all(self.flat().map(|size| (size * rest_of_state).div_ceil(F32_BITS)));
+        }
         run.reserve_all(self.flat());
         run.free_all(first_weights);
         if step.state_bits == 0 {
