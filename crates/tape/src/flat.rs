@@ -193,9 +193,26 @@ impl FlatLayout {
             part.places.push(FlatPlace { start: part.len, ..place });
             part.len += room;
         }
-        if part.len > 0 {
+        if !part.places.is_empty() {
             self.parts.push(part);
         }
+    }
+
+    /// Returns whether the trained parameters of `module` are those of this layout. They are not after some were frozen, or
+    /// are trained again.
+    pub fn is_of<M: Module>(&self, module: &M) -> bool {
+        struct Compare<'a>(&'a FlatLayout, usize, bool);
+        impl NamedVisitor for Compare<'_> {
+            fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+                if param.val().is_require_grad() {
+                    self.1 += 1;
+                    self.2 &= self.0.by_name.contains_key(name);
+                }
+            }
+        }
+        let mut compare = Compare(self, 0, true);
+        walk(module, &mut compare);
+        compare.2 && compare.1 == self.by_name.len()
     }
 
     /// Returns the places in each flat tensor.

@@ -108,8 +108,23 @@ impl Optimizer {
         flat.step(module, gradients, scale, (&self.config, step_size, &packer))
     }
 
-    /// Lays out the parameters of `module` in flat tensors, where its device gains from that, and returns the layout.
+    /// Lays out the trained parameters of `module` in flat tensors, where its device gains from that, and returns the layout.
+    /// Lays them out again if others are trained than before.
+    ///
+    /// # Panics
+    /// If the device cannot return the state of a layout that is to change.
     pub(crate) fn lay_out<M: Module>(&mut self, module: &M) -> Option<Arc<FlatLayout>> {
+        if let Some(flat) = &self.flat
+            && !flat.layout().is_of(module)
+        {
+            let packer = StatePacker::new(self.form, self.steps);
+            let state = self.state().and_then(|state| {
+                // Those that are trained from now on have no state yet.
+                state::matched(state, self.config.parts(), &packer, module, false)
+            });
+            let each = state.unwrap_or_else(|error| panic!("{error}"));
+            self.flat = Some(FlatState::new(module, self.form, self.config.parts(), &each));
+        }
         if self.flat.is_none() && plimsoll_tape::flat::device_of(module).is_some_and(|device| has_views(&device)) {
             let each = std::mem::take(&mut self.state);
             self.flat = Some(FlatState::new(module, self.form, self.config.parts(), &each));

@@ -376,6 +376,35 @@ fn parameters_without_a_gradient_stay_in_flat_tensors_too() {
 }
 
 #[test]
+fn parameters_that_are_trained_later_move_in_flat_tensors_too() {
+    let data = RegressionData::new();
+    for (config, rate) in rules() {
+        for form in FORMS {
+            let frozen = || {
+                let net = net(4);
+                Net { wide: net.wide.no_grad(), ..net }
+            };
+            let run = |mut optimizer: Optimizer| {
+                let narrow_alone = data.train(&mut optimizer, frozen(), rate, 4, 20);
+                let wide = narrow_alone.wide.clone().map(&mut Trained);
+                collect(&data.train(&mut optimizer, Net { wide, ..narrow_alone }, rate, 9, 20))
+            };
+            let each = run(Optimizer::new(config, form));
+            assert_eq!(run(flat(config, form, &frozen())), each, "{config:?} {form:?}");
+            assert_ne!(each[0].values, collect(&net(4))[0].values);
+        }
+    }
+}
+
+struct Trained;
+
+impl ModuleMapper for Trained {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|value| value.detach().set_require_grad(true))
+    }
+}
+
+#[test]
 fn flat_state_moves_to_the_host_and_back() {
     let data = RegressionData::new();
     let config = OptimizerConfig::default();
