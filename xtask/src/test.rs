@@ -13,6 +13,9 @@ use crate::smoke;
 /// Environment variable that enables the tests named `long_*`; without it they return at once.
 const LONG: &str = "PLIMSOLL_LONG";
 
+/// The package that brings in every dependency of the workspace, with the features that all crates together use.
+pub(crate) const ONE_BUILD: &str = "one-build";
+
 /// Option for the training on a GPU that does not exist, and nothing else.
 const PAPER_GPU: &str = "--paper-gpu";
 
@@ -121,7 +124,8 @@ impl Wish {
             let arg = arg.to_string_lossy();
             arg == "-p" || arg == "--package" || arg.starts_with("--package=")
         });
-        let mut args = if chosen { Vec::new() } else { words("--workspace") };
+        // Beside the chosen crates, so that they are compiled with what the program was compiled with.
+        let mut args = if chosen { vec!["-p".into(), ONE_BUILD.into()] } else { words("--workspace") };
         if self.locked {
             args.push("--locked".into());
         }
@@ -157,9 +161,9 @@ mod tests {
 
     #[test]
     fn extra_arguments_choose_a_part() {
-        check(true, true, "-p plimsoll-core units", &["nextest run --tests -p plimsoll-core units"]);
+        check(true, true, "-p plimsoll-core units", &["nextest run -p one-build --tests -p plimsoll-core units"]);
         check(true, false, "-E test(units)", &["nextest run --workspace --tests -E test(units)"]);
-        check(false, false, "--package=plimsoll-core --lib", &["test --package=plimsoll-core --lib -- --skip ::long_"]);
+        check(false, false, "--package=plimsoll-core --lib", &["test -p one-build --package=plimsoll-core --lib -- --skip ::long_"]);
         check(false, false, "units -- --nocapture", &["test --workspace --tests units -- --nocapture --skip ::long_"]);
     }
 

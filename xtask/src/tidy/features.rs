@@ -1,4 +1,4 @@
-//! Checks that training and testing share one build of Burn.
+//! Checks that training, testing all and testing one crate share one build of the dependencies.
 //!
 //! Cargo resolves features for the packages it is asked to build. A test's dependency can turn on a feature deep below
 //! Burn (proptest did: `default` of `regex-syntax`, which `burn-core` reaches through `regex`), and then everything
@@ -11,39 +11,37 @@ use anyhow::{Context, Result, bail};
 use super::Finding;
 use super::house::{House, Manifest};
 use crate::cargo::cargo;
+use crate::test::ONE_BUILD;
 
-/// Compares the packages that each crate builds alone with the packages that `cargo xtask test` builds.
+/// Compares the packages that the program and each crate build with the packages that `cargo xtask test` builds.
 ///
-/// A difference is an error for the program, since people train and test in turn. It is a warning for every other
-/// crate, since `cargo test -p` is a habit of people who can read the warning.
+/// People train and test in turn, so the program alone must build what its tests build, Burn and all below it. A crate is
+/// tested beside `one-build`, which has to name each dependency of the workspace for that.
 pub(super) fn compiled_twice(house: &House) -> Result<Vec<Finding>> {
-    let workspace = below_burn(&tree(&["--workspace", "--edges", "normal,build,dev"])?);
+    let workspace = tree(&["--workspace", "--edges", "normal,build,dev"])?;
+    let (all, all_below_burn) = (built(&workspace, |_| true), built(&workspace, of_burn));
     let mut findings = Vec::new();
-    let (mut slow, mut missing) = (Vec::new(), BTreeSet::new());
     for Manifest { path, package, .. } in &house.manifests {
-        let program = package == "plimsoll";
-        let edges = if program { "normal,build" } else { "normal,build,dev" };
-        let differences = differences(&below_burn(&tree(&["--package", package, "--edges", edges])?), &workspace);
-        if differences.is_empty() {
-            continue;
-        }
-        if program {
-            let all = differences.join("; ");
-            let message = format!(
-                "`cargo xtask test` after `cargo xtask train` compiles Burn again: {all}; name it here with that feature"
-            );
-            findings.push(Finding::breaks(path, 1, message));
+        let message = if package == "plimsoll" {
+            let alone = tree(&["--package", package, "--edges", "normal,build"])?;
+            let differences = differences(&built(&alone, of_burn), &all_below_burn).join("; ");
+            (!differences.is_empty()).then(|| {
+                format!(
+                    "`cargo xtask test` after `cargo xtask train` compiles Burn again: {differences}; name it here with that feature"
+                )
+            })
         } else {
-            slow.push(package.as_str());
-            missing.extend(differences);
-        }
-    }
-    if !slow.is_empty() {
-        let (slow, all) = (slow.join(", "), missing.into_iter().collect::<Vec<_>>().join("; "));
-        let message = format!(
-            "`cargo test -p` of {slow} compiles Burn again: {all}; named with that feature in crates/tape/Cargo.toml, it would not"
-        );
-        findings.push(Finding::warns("Cargo.toml", 1, message));
+            let alone = tree(&["--package", package, "--package", ONE_BUILD, "--edges", "normal,build,dev"])?;
+            // A crate of ours that others depend on may have more features there; it alone is compiled again.
+            let foreign = |name: &str| !name.starts_with("plimsoll");
+            let differences = differences(&built(&alone, foreign), &all).join("; ");
+            (!differences.is_empty()).then(|| {
+                format!(
+                    "`cargo xtask test -p {package}` compiles dependencies again: {differences}; name them in testing/{ONE_BUILD}/Cargo.toml"
+                )
+            })
+        };
+        findings.extend(message.map(|message| Finding::breaks(path, 1, message)));
     }
     Ok(findings)
 }
@@ -65,9 +63,14 @@ fn tree(args: &[&str]) -> Result<String> {
 /// builds.
 type Built = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the packages of Burn and CubeCL in `tree`, the output of `cargo tree`, and all packages that they depend on,
-/// directly or through others.
-fn below_burn(tree: &str) -> Built {
+/// Whether the package of this name is a part of Burn or CubeCL.
+fn of_burn(name: &str) -> bool {
+    name.starts_with("burn") || name.starts_with("cubecl")
+}
+
+/// Returns the packages in `tree`, the output of `cargo tree`, whose name `is_root` takes, and all packages that they depend
+/// on, directly or through others.
+fn built(tree: &str, is_root: impl Fn(&str) -> bool) -> Built {
     let (mut edges, mut path) = (BTreeMap::<&str, BTreeSet<&str>>::new(), Vec::<&str>::new());
     for line in tree.lines() {
         // A subtree that was shown before is cut off and marked.
@@ -83,7 +86,7 @@ fn below_burn(tree: &str) -> Built {
         path.push(node);
     }
     let mut open: Vec<&str> =
-        edges.keys().copied().filter(|node| node.starts_with("burn") || node.starts_with("cubecl")).collect();
+        edges.keys().copied().filter(|node| is_root(node)).collect();
     let mut seen = BTreeSet::new();
     let mut built = Built::new();
     while let Some(node) = open.pop() {
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
 
     fn check(alone: &str, workspace: &str, expected: &[&str]) {
-        assert_eq!(differences(&below_burn(alone), &below_burn(workspace)), expected);
+        assert_eq!(differences(&built(alone, of_burn), &built(workspace, of_burn)), expected);
     }
 
     #[test]
