@@ -163,7 +163,12 @@ mod tests {
     fn extra_arguments_choose_a_part() {
         check(true, true, "-p plimsoll-core units", &["nextest run -p one-build --tests -p plimsoll-core units"]);
         check(true, false, "-E test(units)", &["nextest run --workspace --tests -E test(units)"]);
-        check(false, false, "--package=plimsoll-core --lib", &["test -p one-build --package=plimsoll-core --lib -- --skip ::long_"]);
+        check(
+            false,
+            false,
+            "--package=plimsoll-core --lib",
+            &["test -p one-build --package=plimsoll-core --lib -- --skip ::long_"],
+        );
         check(false, false, "units -- --nocapture", &["test --workspace --tests units -- --nocapture --skip ::long_"]);
     }
 

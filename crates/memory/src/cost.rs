@@ -154,6 +154,7 @@ fn costs_nothing(operation: &OperationIr) -> bool {
                     | CustomOp::Sent
                     | CustomOp::Tape { .. }
                     | CustomOp::Contiguous
+                    | CustomOp::Parts
                     | CustomOp::Upload
                     | CustomOp::Scratch { .. }
             )

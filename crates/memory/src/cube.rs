@@ -124,7 +124,7 @@ impl<'a> Fusion<'a> {
         let operation = &self.operations.all()[index];
         let is_over = |id: TensorId| self.is_over(id, index);
         heap.begin(operation_name(operation));
-        let is_view = apply_slice(heap, operation) || apply_view(heap, operation);
+        let is_view = apply_slice(heap, operation) || apply_view(heap, operation) || apply_parts(heap, operation);
         if is_view {
             // The output has the memory of the input.
         } else if let Some((input, out)) =
@@ -271,6 +271,22 @@ fn apply_view(heap: &mut Heap, operation: &OperationIr) -> bool {
     }
     value.shape = out.shape.to_vec();
     heap.give(out, value);
+    true
+}
+
+/// Applies `operation` to `heap` if its outputs are parts of its input, in the memory of that. Returns `false`, without an
+/// effect, for any other operation.
+fn apply_parts(heap: &mut Heap, operation: &OperationIr) -> bool {
+    let (Some(CustomOp::Parts), Some(flat)) = (CustomOp::parse(operation), operation.inputs().next()) else {
+        return false;
+    };
+    let value = heap.take(flat);
+    for part in operation.outputs() {
+        // Its place in the memory is of no account: a part is whole, and nothing overwrites what has several handles.
+        let part_value = heap.share(&value);
+        heap.give(part, part_value);
+    }
+    heap.free(value);
     true
 }
 

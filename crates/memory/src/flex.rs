@@ -46,7 +46,7 @@ fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
             heap.give(outputs[0], value);
             return;
         }
-        CustomOp::Make(_) | CustomOp::Upload => {
+        CustomOp::Make(_) | CustomOp::Upload | CustomOp::Parts => {
             for output in outputs {
                 let value = heap.fresh(&output.shape, output.dtype.size());
                 heap.give(output, value);

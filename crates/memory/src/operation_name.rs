@@ -82,6 +82,7 @@ fn custom_name(operation: &OperationIr) -> &'static str {
     ];
     match CustomOp::parse(operation) {
         Some(CustomOp::Contiguous) => "contiguous copy",
+        Some(CustomOp::Parts) => "parts",
         Some(CustomOp::Upload) => "upload",
         Some(CustomOp::Make(name) | CustomOp::Change { name, .. } | CustomOp::Scratch { name, .. }) => {
             NAMES.iter().find(|known| **known == name).copied().unwrap_or("other host operation")

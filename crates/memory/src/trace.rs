@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, FloatDType, Tensor};
 use plimsoll_core::{Batch, BatchShape, Bytes, Choice, Key};
-use plimsoll_tape::flat::{FlatLayout, MOST_VALUES};
+use plimsoll_tape::flat::{FlatLayout, FlatPart, LowParameters, MOST_VALUES};
 use plimsoll_tape::ir::{OperationIr, TensorId, TensorStatus};
-use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture};
+use plimsoll_tape::{CaptureError, CaptureSession, CustomOp, Noise, Pass, Task, backward, capture, inner_device};
 use rustc_hash::FxHashSet;
 
 use crate::backend::BackendRules;
@@ -72,6 +72,13 @@ pub(crate) struct Recording {
     live: LiveTensors,
 }
 
+impl Recording {
+    /// Lists numbers of values of tensors that do not depend on the batch: gradients, and flat tensors.
+    pub(crate) fn fixed_sizes(&self) -> impl Iterator<Item = u64> {
+        self.live.parameters.iter().copied().chain(self.live.flat.iter().map(|flat| flat.0))
+    }
+}
+
 /// Records a micro-batch of `shape`, computed with `choice`, and replays the recording by the memory rules of a
 /// backend.
 ///
@@ -110,15 +117,14 @@ pub(crate) fn record<S: Traceable>(
     let operations = capture(rules.played(), |recorder| {
         let task = traceable.init(recorder.device());
         live.weights = weights(recorder, &task);
-        if let BackendRules::Cube { .. } = rules {
-            let layout = FlatLayout::new(&task, 0, MOST_VALUES);
-            live.flat = layout.parts().iter().map(|part| Bytes(part.len as u64 * 4)).collect();
-        }
+        let pass = Pass::new(choice, Noise::new(Key::new(0), batch.ids()));
+        let layout = matches!(rules, BackendRules::Cube { .. }).then(|| FlatLayout::new(&task, 0, MOST_VALUES));
+        live.flat = layout.iter().flat_map(|layout| layout.parts()).map(|part| Bytes(part.len as u64 * 4)).collect();
         recorder.mark("forward");
+        let _low = layout.and_then(|layout| low_parameters(&layout, &task, &pass, recorder));
         let start = recorder.next_id();
         let tensors = <S::Task as Task>::send(&batch, recorder.device());
         sent = Some((start, recorder.next_id()));
-        let pass = Pass::new(choice, Noise::new(Key::new(0), batch.ids()));
         let loss = task.loss(&tensors, &pass);
         live.reads = loss.reads;
         recorder.mark("backward");
@@ -146,7 +152,7 @@ pub(crate) fn record_validation<S: Traceable>(
         let task = recorder.without_autodiff(task);
         recorder.mark("validation");
         let start = recorder.next_id();
-        let tensors = <S::Task as Task>::send(&batch, &plimsoll_tape::inner_device(recorder.device()));
+        let tensors = <S::Task as Task>::send(&batch, &inner_device(recorder.device()));
         sent = Some((start, recorder.next_id()));
         traceable.validate(&task, &tensors);
     })?;
@@ -250,6 +256,18 @@ pub(crate) fn replay_on(
     let (weights, gradients) = (heap.bytes_of(&live.weights), heap.bytes_of(&live.gradients));
     let (parameters, flat, reads) = (live.parameters.clone(), live.flat.clone(), live.reads);
     Trace { timeline: heap.into_timeline(), parameters, flat, weights, gradients, reads, cost: Cost::default() }
+}
+
+/// Records the copies of parameters in 16 bits that a trainer makes; `None` in fp32.
+fn low_parameters<M: Module>(
+    layout: &FlatLayout,
+    module: &M,
+    pass: &Pass,
+    recorder: &CaptureSession,
+) -> Option<LowParameters> {
+    let (dtype, device) = (pass.compute_dtype(), inner_device(recorder.device()));
+    let copy = |part: &FlatPart| Tensor::zeros([part.len], (&device, DType::from(dtype)));
+    (dtype != FloatDType::F32).then(|| layout.lower(module, layout.parts().iter().map(copy).collect()))
 }
 
 /// Lists the tensors whose ids lie between `start` and `end`, except those that were used up to make another tensor of

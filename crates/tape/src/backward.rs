@@ -2,14 +2,16 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_autodiff::grads::Gradients;
 use std::marker::PhantomData;
 
 use crate::bridge::{PrimitiveBackend, on_backend};
+use crate::flat::copy_at;
 use crate::transfer::send_queued;
 
-/// Runs the backward pass of `loss` and returns the gradient of each parameter of `module` that has one.
+/// Runs the backward pass of `loss` and returns the gradient of each parameter of `module` that has one: in fp32, or in 16
+/// bits where the parameter was used as a [copy in 16 bits](crate::flat::LowParameters) alone.
 ///
 /// Unlike [`Tensor::backward`], this also works on the capture device, so that a planner can trace a training step.
 ///
@@ -58,8 +60,16 @@ impl<B: PrimitiveBackend> ModuleVisitor for Collector<B> {
         if !value.is_require_grad() {
             return;
         }
-        if let Some(gradient) = B::tracked(value).grad_remove(&mut self.tape) {
-            self.found.register(param.id, B::from_plain::<D>(gradient));
+        let value = B::tracked(value);
+        let low = copy_at::<D>(value.id()).and_then(|copy| B::tracked(copy).grad_remove(&mut self.tape));
+        let gradient = match (value.grad_remove(&mut self.tape), low) {
+            (Some(gradient), Some(low)) => {
+                Some(B::from_plain::<D>(gradient) + B::from_plain(low).cast(FloatDType::F32))
+            }
+            (gradient, low) => gradient.or(low).map(B::from_plain),
+        };
+        if let Some(gradient) = gradient {
+            self.found.register(param.id, gradient);
         }
     }
 }

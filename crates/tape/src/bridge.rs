@@ -4,9 +4,9 @@
 
 use std::sync::RwLock;
 
-use burn::tensor::{BoolDType, Device, DeviceConfig, Float, FloatDType, IntDType, Tensor};
+use burn::tensor::{BoolDType, Device, DeviceConfig, Float, FloatDType, Int, IntDType, Tensor};
 use burn_autodiff::Autodiff;
-use burn_backend::tensor::FloatTensor;
+use burn_backend::tensor::{FloatTensor, IntTensor};
 use burn_backend::{AutodiffBackend, Backend, BackendTypes};
 use burn_dispatch::backends::Capture;
 use burn_dispatch::{DispatchDevice, DispatchKindConversion, DispatchTensor};
@@ -131,6 +131,8 @@ pub(crate) trait PrimitiveBackend: Backend {
     fn from_tracked<const D: usize>(primitive: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
     /// Extracts the primitive of a tensor without autodiff. A tensor on an autodiff device loses its graph.
     fn plain<const D: usize>(tensor: Tensor<D>) -> FloatTensor<Self>;
+    /// Extracts the primitive of a tensor of integers without autodiff.
+    fn plain_ints<const D: usize>(tensor: Tensor<D, Int>) -> IntTensor<Self>;
     /// Wraps a primitive without autodiff in a tensor.
     fn from_plain<const D: usize>(primitive: FloatTensor<Self>) -> Tensor<D>;
     /// Creates a tensor on the autodiff device that has no parents in the graph and requires no gradient.
@@ -154,6 +156,10 @@ where
             // `Tensor::without_autodiff` panics on the capture device.
             return <Autodiff<B> as AutodiffBackend>::inner(B::tracked(tensor));
         }
+        tensor.try_into_primitive::<B>().expect("the caller chose the backend by the device")
+    }
+
+    fn plain_ints<const D: usize>(tensor: Tensor<D, Int>) -> IntTensor<B> {
         tensor.try_into_primitive::<B>().expect("the caller chose the backend by the device")
     }
 

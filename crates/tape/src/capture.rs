@@ -234,6 +234,8 @@ pub enum CustomOp<'a> {
     Contiguous,
     /// Operation, with its name, that creates its outputs as new tensors. It reads its inputs, which are contiguous.
     Make(&'a str),
+    /// Operation whose outputs are parts of its input, in the memory of the input.
+    Parts,
     /// Copy of data from the host, which is not in the recording, to the output.
     Upload,
     /// Operation that overwrites its first input: the first output takes the memory of the first input if that has no
@@ -272,6 +274,7 @@ impl<'a> CustomOp<'a> {
             "tape" => Some(Self::Tape { is_on: name != OFF, parameters: bytes }),
             "contiguous" => Some(Self::Contiguous),
             "make" => Some(Self::Make(name)),
+            "parts" => Some(Self::Parts),
             "upload" => Some(Self::Upload),
             "change" => Some(Self::Change { name, scratch: bytes }),
             "scratch" => Some(Self::Scratch { name, bytes }),
@@ -355,6 +358,13 @@ type Recorded = FloatTensor<Capture>;
 /// Records the operation `name` of a GPU, which reads `inputs` and creates tensors of the shapes and types `made`.
 pub(crate) fn record_kernel(name: &str, inputs: Vec<Recorded>, made: Vec<(Shape, DType)>) -> Vec<Recorded> {
     record_typed("make", name, inputs, made, 0)
+}
+
+/// Records tensors that are parts of `flat`, in its memory.
+pub(crate) fn record_parts(flat: Recorded, places: Vec<(usize, Shape)>) -> Vec<Recorded> {
+    let dtype = flat.dtype();
+    let parts = places.into_iter().map(|(_, shape)| (shape, dtype)).collect();
+    record_typed("parts", "", vec![flat], parts, 0)
 }
 
 /// Records in the capture a `CustomOp` of the given kind (such as `make`) and name, which reads `inputs`, creates fp32

@@ -24,6 +24,8 @@
 //! assert_eq!(collect(&twice)[0].values[0], 2.0 * collect(&layer)[0].values[0]);
 //! ```
 
+mod low;
+
 use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
@@ -34,6 +36,9 @@ use burn_backend::tensor::FloatTensor;
 use crate::bridge::{Family, PrimitiveBackend, family, on_backend};
 use crate::kernels::flat::FlatBackend;
 use crate::parameters::{NamedVisitor, walk};
+
+pub use low::LowParameters;
+pub(crate) use low::{copy_at, copy_of};
 
 /// Values to whose multiples each parameter begins: on every GPU a view may begin there, in every type of numbers.
 pub const PLACE_VALUES: usize = 256;
@@ -299,8 +304,7 @@ impl FlatLayout {
     /// # Panics
     /// If `values` does not have the lengths of the parts.
     pub fn attach<M: Module>(&self, module: M, values: Vec<Tensor<1>>) -> Attached<M> {
-        let lens = values.iter().map(|values| values.shape().num_elements());
-        assert!(lens.eq(self.parts.iter().map(|part| part.len)), "the values have the lengths of the parts");
+        self.check_lengths(&values);
         let Some(device) = values.first().map(Tensor::device) else {
             return Attached { module, views: FlatViews::default() };
         };
@@ -310,6 +314,11 @@ impl FlatLayout {
             let module = module.map(&mut attach);
             Attached { module, views: attach.known }
         })
+    }
+
+    fn check_lengths(&self, values: &[Tensor<1>]) {
+        let lens = values.iter().map(|values| values.shape().num_elements());
+        assert!(lens.eq(self.parts.iter().map(|part| part.len)), "the values have the lengths of the parts");
     }
 
     fn views<B: FlatBackend>(&self, values: Vec<Tensor<1>>) -> Vec<Vec<Option<FloatTensor<B>>>> {

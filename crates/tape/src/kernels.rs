@@ -2,12 +2,13 @@
 
 use burn::tensor::{DType, Shape};
 use burn_backend::TensorMetadata;
-use burn_backend::tensor::FloatTensor;
+use burn_backend::tensor::{FloatTensor, IntTensor};
 use burn_dispatch::backends::Capture;
 
 use crate::bridge::PrimitiveBackend;
 use crate::capture::record_kernel;
 use crate::geometry::Geometry;
+use crate::noise::DropRule;
 
 /// Bytes to whose multiples a part of a tensor must begin, on any GPU.
 const PART_ALIGNMENT: usize = 512;
@@ -21,6 +22,12 @@ mod depthwise;
 pub(crate) mod flat;
 #[cfg(feature = "cube")]
 mod norm;
+#[cfg(feature = "cube")]
+mod queue;
+#[cfg(feature = "cube")]
+mod sums;
+#[cfg(feature = "cube")]
+mod weights;
 #[cfg(feature = "cube")]
 mod windows;
 
@@ -52,6 +59,18 @@ macro_rules! on_kernels {
 }
 pub(crate) use on_kernels;
 
+/// What attention weights are computed by, beside tensors.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "a capture reads nothing of it"))]
+pub(crate) struct WeightsRule {
+    /// Whether a query sees only the keys up to its own position.
+    pub(crate) causal: bool,
+    /// Position in the whole sequence of the first query.
+    pub(crate) first_query: u32,
+    /// `None` if nothing is dropped.
+    pub(crate) dropout: Option<DropRule>,
+}
+
 /// Backend with the operations of this module. All tensors of an operation have one type, but for the moments and the sums:
 /// a kernel reads memory as what it takes it for.
 ///
@@ -63,9 +82,12 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
     /// Computes the gradient of the input of a depthwise convolution from `grad_output` `[b, t, d]`.
     fn depthwise_back(grad_output: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// Computes the gradients of the weights and the bias of a depthwise convolution as fp32 sums over
-    /// [segments](SEGMENT_FRAMES): `[segments, k + 1, d]`, with the sums of the bias in the last row.
-    fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self>;
+    /// Computes the gradients of the weights `[d, 1, k]` and the bias `[d]` of a depthwise convolution, in the type of `x`.
+    fn depthwise_sums(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        taps: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// Normalizes the rows of `x` `[b, t, d]`, multiplies them by `scale` `[d]` and adds `shift` `[d]`. Returns the result
     /// and the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation.
@@ -84,13 +106,34 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         scale: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 
-    /// Computes the gradients of scale and shift of a layer norm as fp32 sums over [segments](NORM_SEGMENT_ROWS):
-    /// `[segments, 2, d]`.
+    /// Computes the gradients of scale and shift of a layer norm, both `[d]`, in the type of `x`.
     fn norm_rows_sums(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
-    ) -> FloatTensor<Self>;
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Computes the softmax of `scores` `[samples, heads, queries, keys]`, to which the scores `by_distance`
+    /// `[samples, heads, queries, queries - 1 + keys]` are added, over the first `lengths` `[samples]` keys, and the weights,
+    /// which are the softmax after dropout. Both are one tensor without dropout, for which `keys` are the
+    /// [keys of the samples](crate::noise::Mask::sample_keys).
+    fn attention_weights(
+        scores: FloatTensor<Self>,
+        by_distance: Option<FloatTensor<Self>>,
+        lengths: IntTensor<Self>,
+        keys: Option<IntTensor<Self>>,
+        rule: WeightsRule,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Computes the gradient of the scores from the softmax and the gradient of the weights. If `by_distance`, also computes the
+    /// gradient of the scores by distance.
+    fn attention_weights_back(
+        softmax: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        keys: Option<IntTensor<Self>>,
+        rule: WeightsRule,
+        by_distance: bool,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
 
     /// Cuts the windows of `geometry` out of `x`.
     fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
@@ -132,6 +175,11 @@ pub(crate) fn norm_sums_shape(x: &Shape) -> Shape {
     Shape::new([x[0] * x[1].div_ceil(NORM_SEGMENT_ROWS), 2, x[2]])
 }
 
+/// Returns the shape of the scores by distance of attention whose scores have the shape `scores`.
+pub(crate) fn distances_shape(scores: &Shape) -> Shape {
+    Shape::new([scores[0], scores[1], scores[2], scores[2] + scores[3] - 1])
+}
+
 /// Returns the shape of the gradients of a weight of `shape` in `count` pieces. Each begins where a GPU allows a tensor to begin.
 pub(crate) fn parts_shape(shape: [usize; 2], count: usize, width: usize) -> [usize; 2] {
     [count, (shape[0] * shape[1] * width).next_multiple_of(PART_ALIGNMENT) / width]
@@ -141,6 +189,19 @@ pub(crate) fn parts_shape(shape: [usize; 2], count: usize, width: usize) -> [usi
 #[cfg(feature = "cube")]
 fn address_of(tensors: &[&burn_cubecl::tensor::CubeTensor]) -> burn_cubecl::cubecl::prelude::AddressType {
     tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
+}
+
+/// Records two sums over segments: first the sums of each segment, of the shape `segments`, then the two in one kernel.
+fn record_sums(
+    name: &str,
+    inputs: Vec<FloatTensor<Capture>>,
+    segments: Shape,
+    made: Vec<(Shape, DType)>,
+) -> (FloatTensor<Capture>, FloatTensor<Capture>) {
+    let of_segments = record_kernel(name, inputs, vec![(segments, DType::F32)]);
+    let mut made = record_kernel(name, of_segments, made).into_iter();
+    let mut next = || made.next().expect("two tensors are made");
+    (next(), next())
 }
 
 /// Names of a convolution, of its gradients, and of what both take for a piece, in a capture.
@@ -171,6 +232,37 @@ fn record_pieces(x: FloatTensor<Capture>, grad_output: FloatTensor<Capture>, geo
 }
 
 impl KernelBackend for Capture {
+    fn attention_weights(
+        scores: FloatTensor<Self>,
+        by_distance: Option<FloatTensor<Self>>,
+        lengths: IntTensor<Self>,
+        keys: Option<IntTensor<Self>>,
+        rule: WeightsRule,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let one = (scores.shape(), scores.dtype());
+        let made = vec![one; if rule.dropout.is_some() { 2 } else { 1 }];
+        let inputs = std::iter::once(scores).chain(by_distance).chain([lengths]).chain(keys).collect();
+        let mut made = record_kernel("attention_weights", inputs, made);
+        let softmax = made.remove(0);
+        let weights = made.pop().unwrap_or_else(|| softmax.clone());
+        (softmax, weights)
+    }
+
+    fn attention_weights_back(
+        softmax: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        keys: Option<IntTensor<Self>>,
+        _: WeightsRule,
+        by_distance: bool,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
+        let (shape, dtype) = (softmax.shape(), softmax.dtype());
+        let distances = by_distance.then(|| (distances_shape(&shape), dtype));
+        let made = std::iter::once((shape, dtype)).chain(distances).collect();
+        let mut made =
+            record_kernel("attention_weights", [softmax, grad_output].into_iter().chain(keys).collect(), made);
+        (made.remove(0), made.pop())
+    }
+
     fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
         let made = vec![(geometry.shape().into(), x.dtype())];
         record_kernel("windows", vec![x], made).remove(0)
@@ -230,9 +322,14 @@ impl KernelBackend for Capture {
         record_kernel("depthwise", vec![grad_output, weight], made).remove(0)
     }
 
-    fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self> {
-        let made = vec![(sums_shape(&x.shape(), taps), DType::F32)];
-        record_kernel("depthwise", vec![x, grad_output], made).remove(0)
+    fn depthwise_sums(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        taps: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (dtype, shape) = (x.dtype(), sums_shape(&x.shape(), taps));
+        let made = vec![(Shape::new([shape[2], 1, taps]), dtype), (Shape::new([shape[2]]), dtype)];
+        record_sums("depthwise", vec![x, grad_output], shape, made)
     }
 
     fn norm_rows(
@@ -261,8 +358,9 @@ impl KernelBackend for Capture {
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        let made = vec![(norm_sums_shape(&x.shape()), DType::F32)];
-        record_kernel("layer_norm", vec![grad_output, x, moments], made).remove(0)
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (dtype, shape) = (x.dtype(), norm_sums_shape(&x.shape()));
+        let made = vec![(Shape::new([shape[2]]), dtype); 2];
+        record_sums("layer_norm", vec![grad_output, x, moments], shape, made)
     }
 }

@@ -39,7 +39,7 @@ pub use capture::{
 };
 pub use fused::{
     AttentionInputs, AttentionMask, RelativePositions, attention_weights, chunked_attention, depthwise, layer_norm,
-    relative_shift, single_query_attention,
+    single_query_attention,
 };
 pub use noise::Noise;
 pub use observe::{Direction, PassObserver, Visit, layer_names};

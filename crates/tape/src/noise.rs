@@ -8,7 +8,9 @@ use burn::tensor::Tensor;
 use plimsoll_core::{Key, SampleId};
 
 use crate::transfer::Constants;
-pub(crate) use mask::{Mask, dropout, dropout_drawn, random_bits};
+pub(crate) use mask::{DropRule, Mask, dropout, dropout_drawn, ints, random_bits};
+#[cfg(feature = "cube")]
+pub(crate) use mask::{GOLDEN, MULTIPLIER_1, MULTIPLIER_2, STEPS};
 
 /// Randomness of one forward pass, which may be off.
 ///

@@ -9,6 +9,7 @@ use burn::nn::Linear;
 use burn::tensor::{DType, FloatDType, Tensor};
 use plimsoll_core::{Choice, Precision};
 
+use crate::flat::copy_of;
 use crate::observe::{Observed, observed};
 use crate::{Noise, PassObserver};
 
@@ -117,16 +118,26 @@ impl Pass {
         self.noise.dropout(x, rate)
     }
 
+    /// Returns the dtype of matrix products.
+    pub fn compute_dtype(&self) -> FloatDType {
+        match self.choice.precision {
+            Precision::Fp32 => FloatDType::F32,
+            Precision::Bf16 => FloatDType::BF16,
+            Precision::Fp16 => FloatDType::F16,
+        }
+    }
+
     /// Casts `x` to the dtype of matrix products. In fp32 nothing is cast, so fp64 tensors of a gradient test stay
     /// fp64.
+    ///
+    /// A parameter that has a [copy](crate::flat::LowParameters) in this dtype gives the copy.
     pub fn to_compute_dtype<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let (wanted, float) = match self.choice.precision {
-            Precision::Fp32 => (DType::F32, FloatDType::F32),
-            Precision::Bf16 => (DType::BF16, FloatDType::BF16),
-            Precision::Fp16 => (DType::F16, FloatDType::F16),
-        };
+        let wanted = self.compute_dtype();
         // fp32 is a lower bound: wider tensors (fp64 in a gradient test) stay as they are.
-        if x.dtype() == wanted || self.choice.precision == Precision::Fp32 { x } else { x.cast(float) }
+        if x.dtype() == DType::from(wanted) || wanted == FloatDType::F32 {
+            return x;
+        }
+        copy_of(&x, wanted.into()).unwrap_or_else(|| x.cast(wanted))
     }
 
     /// Casts `x` to fp32 if it has 16 bits; wider tensors stay unchanged. For sums, norms and losses, and where

@@ -130,20 +130,17 @@ impl<B: PrimitiveBackend, M: 'static, const D: usize> BlockEnd<B, M, Tensor<D>> 
         let (layer, shape) = ((self.layer)(module), output.dims());
         let rows = shape[..D - 1].iter().product::<usize>();
         let untracked = |x: Tensor<2>| B::from_plain::<2>(B::plain(x));
-        let weight = layer.weight.val();
-        let grad_output = grad_output.reshape([rows, layer.weight.val().dims()[1]]);
+        let weight = self.pass.to_compute_dtype(layer.weight.val());
+        let grad_output = grad_output.reshape([rows, weight.dims()[1]]);
         let low = self.pass.to_compute_dtype(untracked(output.clone().reshape([rows, shape[D - 1]])));
-        let grad_input = grad_output
-            .clone()
-            .matmul(self.pass.to_compute_dtype(untracked(weight.clone())).transpose())
-            .reshape(shape);
+        let grad_input = grad_output.clone().matmul(untracked(weight.clone()).transpose()).reshape(shape);
         let grad_weight = low.transpose().matmul(grad_output.clone());
         let mut roots = Roots::<B>(None, PhantomData);
         roots.add(output, grad_input);
         roots.add(weight, grad_weight);
         if let Some(bias) = &layer.bias {
             let [width] = bias.val().dims();
-            roots.add(bias.val(), grad_output.sum_dim(0).reshape([width]));
+            roots.add(self.pass.to_compute_dtype(bias.val()), grad_output.sum_dim(0).reshape([width]));
         }
         roots.0
     }
@@ -194,8 +191,10 @@ where
     let kept = inputs.map_floats(&mut save);
     // The first pass runs on the autodiff device, where dropout and batch norm are active, with constants that record
     // no graph.
-    let constants = module.clone().map(&mut Leaves::<B>::without_gradients());
+    let mut leaves = Leaves::<B>::without_gradients();
+    let constants = module.clone().map(&mut leaves);
     let outputs = off_tape(|| parameters(module), || end.value(&constants, block(&constants, kept.clone())));
+    drop(leaves);
     let slots = Slots::default();
     let (module, nodes, grad_output) = (module.clone(), save.nodes, slots.clone());
     let has_values = !is_capture_device(device);
@@ -268,7 +267,8 @@ fn second_pass<
 ) -> Outcome<B> {
     let mut leaves = Leaves::<B>::with_gradients();
     let module = module.clone().map(&mut leaves);
-    let mut restore = RestoreInputs::<B> { nodes: nodes.iter(), found: leaves.found };
+    let Leaves { found, low: _in_use, .. } = leaves;
+    let mut restore = RestoreInputs::<B> { nodes: nodes.iter(), found };
     let inputs = kept.map_floats(&mut restore);
     let outputs = block(&module, inputs);
     let Some(total) = end.root(&module, outputs, grad_output) else { return Vec::new() };

@@ -85,8 +85,7 @@ fn built(tree: &str, is_root: impl Fn(&str) -> bool) -> Built {
         edges.entry(node).or_default();
         path.push(node);
     }
-    let mut open: Vec<&str> =
-        edges.keys().copied().filter(|node| is_root(node)).collect();
+    let mut open: Vec<&str> = edges.keys().copied().filter(|node| is_root(node)).collect();
     let mut seen = BTreeSet::new();
     let mut built = Built::new();
     while let Some(node) = open.pop() {

@@ -129,7 +129,7 @@ impl CrossAttention {
     pub fn weights(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<4> {
         let scores =
             pass.at_least_fp32(self.query(x, pass)).matmul(pass.at_least_fp32(memory.key.clone()).swap_dims(2, 3));
-        attention_weights(scores, &memory.mask, &Noise::off(), 0.0)
+        attention_weights(scores, None, &memory.mask, &Noise::off(), 0.0)
     }
 
     /// Computes the queries `[b, h, u, w]`, scaled by `1 / sqrt(w)`.

@@ -1,9 +1,7 @@
 //! Scaled dot-product attention: all queries at once, or one chunk of queries at a time.
 
 use burn::tensor::Tensor;
-use plimsoll_tape::{
-    AttentionInputs, AttentionMask, Pass, RelativePositions, attention_weights, chunked_attention, relative_shift,
-};
+use plimsoll_tape::{AttentionInputs, AttentionMask, Pass, RelativePositions, attention_weights, chunked_attention};
 
 // Shapes: b batch, h heads, q queries, w width of a head, l = keys + queries - 1 relative offsets.
 
@@ -32,13 +30,11 @@ pub(super) fn attend(parts: AttentionInputs, sight: &AttentionMask, pass: &Pass,
 /// Attends with all queries at once: the scores `[b, h, q, keys]` are one tensor.
 fn attend_at_once(parts: AttentionInputs, sight: &AttentionMask, pass: &Pass, dropout: f64) -> Tensor<4> {
     let AttentionInputs { query, key, value, positions: offsets } = parts;
-    let keys = key.dims()[2];
-    let mut scores = query.matmul(key.swap_dims(2, 3));
-    if let Some(RelativePositions { query, table }) = offsets {
+    let scores = query.matmul(key.swap_dims(2, 3));
+    let by_distance = offsets.map(|RelativePositions { query, table }| {
         let [b, h, _, w] = query.dims();
         let l = table.dims()[2];
-        let table = table.swap_dims(2, 3).expand([b, h, w, l]);
-        scores = scores + relative_shift(query.matmul(table), keys);
-    }
-    attention_weights(scores, sight, pass.noise(), dropout).matmul(value)
+        query.matmul(table.swap_dims(2, 3).expand([b, h, w, l]))
+    });
+    attention_weights(scores, by_distance, sight, pass.noise(), dropout).matmul(value)
 }

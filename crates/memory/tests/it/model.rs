@@ -30,7 +30,7 @@ impl Mixer {
         let scores = split.clone().matmul(split.clone().swap_dims(2, 3));
         let constants = Constants::default();
         let sight = AttentionMask { key_lengths: vec![t as u32; b].into(), causal: true, first_query: 0, constants };
-        let mixed = attention_weights(scores, &sight, &pass.with("mix").noise().clone(), 0.1).matmul(split);
+        let mixed = attention_weights(scores, None, &sight, &pass.with("mix").noise().clone(), 0.1).matmul(split);
         let x = x + mixed.swap_dims(1, 2).reshape([b, t, d]);
         x.clone() + pass.dense(&self.narrow, pass.dropout(silu(pass.dense(&self.widen, x)), 0.1))
     }

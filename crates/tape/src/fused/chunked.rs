@@ -15,7 +15,6 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::autodiff::Autodiff;
 
-use super::shift::{relative_shift, relative_shift_backward};
 use super::weights::{AttentionMask, WeightsOp};
 use crate::Noise;
 use crate::bridge::{PrimitiveBackend, on_backend};
@@ -99,13 +98,12 @@ impl ChunkedAttention {
     /// index `first` on.
     fn softmax_and_weights(&self, inputs: &AttentionInputs, first: usize, count: usize) -> (Tensor<4>, Tensor<4>) {
         let query = inputs.query.clone().narrow(2, first, count);
-        let mut scores = query.matmul(inputs.key.clone().swap_dims(2, 3));
-        if let Some(positions) = &inputs.positions {
+        let scores = query.matmul(inputs.key.clone().swap_dims(2, 3));
+        let by_distance = inputs.positions.as_ref().map(|positions| {
             let (position_query, table) = positions.chunk(first, count, inputs.key.dims()[2]);
-            let keys = inputs.key.dims()[2];
-            scores = scores + relative_shift(position_query.matmul(table.swap_dims(2, 3)), keys);
-        }
-        self.weights(first).softmax_and_weights(scores)
+            position_query.matmul(table.swap_dims(2, 3))
+        });
+        self.weights(first).softmax_and_weights(scores, by_distance)
     }
 
     fn forward(&self, inputs: &AttentionInputs) -> Tensor<4> {
@@ -124,13 +122,15 @@ impl ChunkedAttention {
             let (softmax, weights) = self.softmax_and_weights(inputs, first, count);
             add(&mut grad_value, weights.swap_dims(2, 3).matmul(grad_output.clone()));
             let grad_weights = grad_output.matmul(inputs.value.clone().swap_dims(2, 3));
-            let grad_scores = self.weights(first).gradient(softmax, grad_weights);
+            let (grad_scores, grad_distances) =
+                self.weights(first).gradient(softmax, grad_weights, inputs.positions.is_some());
             grad_query.push(grad_scores.clone().matmul(inputs.key.clone()));
             let query = inputs.query.clone().narrow(2, first, count);
-            add(&mut grad_key, grad_scores.clone().swap_dims(2, 3).matmul(query));
-            if let (Some(positions), Some(sum)) = (&inputs.positions, &mut grad_table) {
+            add(&mut grad_key, grad_scores.swap_dims(2, 3).matmul(query));
+            if let (Some(positions), Some(sum), Some(grad_distances)) =
+                (&inputs.positions, &mut grad_table, grad_distances)
+            {
                 let (position_query, table) = positions.chunk(first, count, inputs.key.dims()[2]);
-                let grad_distances = relative_shift_backward(grad_scores);
                 grad_position_query.push(grad_distances.clone().matmul(table));
                 let part = grad_distances.swap_dims(2, 3).matmul(position_query).sum_dim(0);
                 positions.add(sum, part, first, count);

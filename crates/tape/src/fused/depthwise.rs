@@ -9,6 +9,7 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
@@ -75,22 +76,18 @@ impl<B: KernelBackend> Backward<B, 3> for DepthwiseStep<B> {
         let grad_output = gradients.consume::<B>(&ops.node);
         let (x, weight) = ops.state;
         let [for_x, for_weight, for_bias] = ops.parents;
-        let weights: Tensor<3> = B::from_plain(weight.clone());
-        let ([d, _, k], dtype) = (weights.dims(), weights.dtype());
+        let taps = weight.shape()[2];
         if let Some(parent) = for_x {
             gradients.register::<B>(parent.id, B::depthwise_back(grad_output.clone(), weight));
         }
         if for_weight.is_none() && for_bias.is_none() {
             return;
         }
-        let sums: Tensor<3> = B::from_plain(B::depthwise_sums(x, grad_output, k));
-        let sums = sums.sum_dim(0).reshape([k + 1, d]);
-        if let Some(parent) = for_weight {
-            let taps = sums.clone().narrow(0, 0, k).swap_dims(0, 1).reshape([d, 1, k]);
-            gradients.register::<B>(parent.id, B::plain(taps.cast(dtype)));
-        }
-        if let Some(parent) = for_bias {
-            gradients.register::<B>(parent.id, B::plain(sums.narrow(0, k, 1).reshape([d]).cast(dtype)));
+        let (weight, bias) = B::depthwise_sums(x, grad_output, taps);
+        for (parent, gradient) in [(for_weight, weight), (for_bias, bias)] {
+            if let Some(parent) = parent {
+                gradients.register::<B>(parent.id, gradient);
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with its own buffer and with
 //! the scalar exponential of the C library. The functions of this module take one pass forward and one pass backward,
-//! with the widest instructions of the processor. On a GPU, layer norm and depthwise convolution have kernels of this
-//! crate. All others are composed of Burn's operations there, which a GPU backend fuses. A capture device records what the
+//! with the widest instructions of the processor. On a GPU, layer norm, depthwise convolution and attention weights have
+//! kernels of this crate. All others are composed of Burn's operations there, which a GPU backend fuses. A capture device records what the
 //! GPU backend would execute.
 
 mod chunked;
@@ -16,6 +16,5 @@ mod weights;
 pub use chunked::{AttentionInputs, RelativePositions, chunked_attention};
 pub use depthwise::depthwise;
 pub use norm::layer_norm;
-pub use shift::relative_shift;
 pub use single_query::single_query_attention;
 pub use weights::{AttentionMask, attention_weights};

@@ -7,7 +7,6 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
-use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
@@ -85,7 +84,6 @@ impl<B: KernelBackend> Backward<B, 3> for GpuStep<B> {
     fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output = gradients.consume::<B>(&ops.node);
         let [x, moments, scale] = ops.state;
-        let dtype = scale.dtype();
         let [for_x, for_scale, for_shift] = ops.parents;
         if let Some(parent) = for_x {
             let found = B::norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale);
@@ -94,13 +92,10 @@ impl<B: KernelBackend> Backward<B, 3> for GpuStep<B> {
         if for_scale.is_none() && for_shift.is_none() {
             return;
         }
-        let sums: Tensor<3> = B::from_plain(B::norm_rows_sums(grad_output, x, moments));
-        let [_, _, d] = sums.dims();
-        let sums = sums.sum_dim(0).reshape([2, d]);
-        for (row, parent) in [(0, for_scale), (1, for_shift)] {
+        let (scale, shift) = B::norm_rows_sums(grad_output, x, moments);
+        for (parent, gradient) in [(for_scale, scale), (for_shift, shift)] {
             if let Some(parent) = parent {
-                let row = sums.clone().narrow(0, row, 1).reshape([d]).cast(dtype);
-                gradients.register::<B>(parent.id, B::plain(row));
+                gradients.register::<B>(parent.id, gradient);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::host::{HostBackend, HostOp, Input, is_host, on_host, run};
 ///
 /// # Panics
 /// If `l` is not `q - 1 + keys`.
-pub fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
+pub(super) fn relative_shift(scores: Tensor<4>, keys: usize) -> Tensor<4> {
     let [b, h, q, l] = scores.dims();
     assert_eq!(l, q - 1 + keys, "relative_shift needs one score for each distance between a query and a key");
     if is_host(&scores) {

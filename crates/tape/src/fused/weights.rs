@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::{Bool, DType, FloatDType, Shape, Tensor, TensorData, activation};
+use burn::tensor::{Bool, DType, Device, FloatDType, Int, Shape, Tensor, TensorData, activation};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
@@ -12,11 +12,13 @@ use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 use rayon::prelude::*;
 
+use super::shift::{relative_shift, relative_shift_backward};
 use crate::Noise;
 use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::capture::placeholder_bools;
-use crate::host::{HostBackend, InPlaceArgs, is_host, on_host};
-use crate::noise::{Mask, dropout_drawn, random_bits};
+use crate::host::{HostBackend, InPlaceArgs, MaybeTracked, is_host, on_host};
+use crate::kernels::{KernelBackend, WeightsRule, on_kernels};
+use crate::noise::{Mask, dropout_drawn, ints, random_bits};
 use crate::simd::{exp, sum, vectorized};
 use crate::transfer::Constants;
 use crate::transfer::uploaded;
@@ -51,18 +53,40 @@ impl AttentionMask {
 /// Computes the attention weights of scores `[samples, heads, queries, keys]`: softmax over the keys that `mask`
 /// allows, then dropout with probability `rate`.
 ///
+/// `by_distance` `[samples, heads, queries, queries - 1 + keys]` are scores by the distance of query and key, which are added.
+/// Distances decrease along a row, beginning with that of the last query and the first key (Dai et al. 2019): query `i`
+/// reads its row from index `queries - 1 - i` on.
+///
 /// Sums are in fp32 for every dtype of the scores; the weights have the dtype of the scores. A query that sees no key
 /// has weights of zero.
-pub fn attention_weights(scores: Tensor<4>, mask: &AttentionMask, noise: &Noise, rate: f64) -> Tensor<4> {
+pub fn attention_weights(
+    scores: Tensor<4>,
+    by_distance: Option<Tensor<4>>,
+    mask: &AttentionMask,
+    noise: &Noise,
+    rate: f64,
+) -> Tensor<4> {
     let op = WeightsOp { visibility: mask.clone(), dropout: noise.mask(rate, mask.first_query) };
     if is_host(&scores) {
-        return on_host(scores, op);
+        return on_host(shifted(scores, by_distance), op);
     }
     if !scores.is_autodiff() {
-        return op.composed_with_dropout(scores).1;
+        return op.softmax_and_weights(scores, by_distance).1;
     }
     let device = scores.device();
-    on_backend!(&device, B => on_device::<B>(scores, op))
+    on_backend!(&device, B => match by_distance {
+        Some(by_distance) => on_device::<B, 2>([scores, by_distance], op),
+        None => on_device::<B, 1>([scores], op),
+    })
+}
+
+/// Adds scores by distance to scores by key.
+fn shifted(scores: Tensor<4>, by_distance: Option<Tensor<4>>) -> Tensor<4> {
+    let keys = scores.dims()[3];
+    match by_distance {
+        Some(by_distance) => scores + relative_shift(by_distance, keys),
+        None => scores,
+    }
 }
 
 /// Operation that turns attention scores into attention weights: mask, softmax and dropout.
@@ -75,15 +99,47 @@ pub(super) struct WeightsOp {
 impl WeightsOp {
     /// Computes the softmax of scores without autodiff, and the weights, which are the softmax after dropout. Both are
     /// the same tensor if nothing is dropped.
-    pub(super) fn softmax_and_weights(&self, scores: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    pub(super) fn softmax_and_weights(
+        &self,
+        scores: Tensor<4>,
+        by_distance: Option<Tensor<4>>,
+    ) -> (Tensor<4>, Tensor<4>) {
         if is_host(&scores) {
             let shape = scores.dims();
             return on_host!(scores, B => {
-                let (softmax, weights) = self.forward_on::<B>(B::plain(scores), shape);
+                let (softmax, weights) = self.forward_on::<B>(B::plain(shifted(scores, by_distance)), shape);
                 (B::from_plain(softmax), B::from_plain(weights))
             });
         }
-        self.composed_with_dropout(scores)
+        let device = scores.device();
+        on_kernels!(
+            &device,
+            B => {
+                let (lengths, keys) = (B::plain_ints(self.lengths(&device)), self.sample_keys(&device).map(B::plain_ints));
+                let by_distance = by_distance.map(B::plain);
+                let (softmax, weights) =
+                    B::attention_weights(B::plain(scores), by_distance, lengths, keys, self.rule());
+                (B::from_plain(softmax), B::from_plain(weights))
+            },
+            otherwise self.composed_with_dropout(shifted(scores, by_distance))
+        )
+    }
+
+    /// Returns the number of valid keys of each sample on `device`, which all layers share.
+    fn lengths(&self, device: &Device) -> Tensor<1, Int> {
+        let lengths = &self.visibility.key_lengths;
+        let sizes: Vec<usize> = lengths.iter().map(|&length| length as usize).collect();
+        let made = || ints([lengths.len()], device, || lengths.to_vec());
+        self.visibility.constants.get("key lengths", &sizes, device, made)
+    }
+
+    fn sample_keys(&self, device: &Device) -> Option<Tensor<3, Int>> {
+        self.dropout.as_ref().map(|mask| mask.sample_keys(device))
+    }
+
+    fn rule(&self) -> WeightsRule {
+        let AttentionMask { causal, first_query, .. } = self.visibility;
+        WeightsRule { causal, first_query: first_query as u32, dropout: self.dropout.as_ref().map(Mask::rule) }
     }
 
     /// Computes the softmax and the weights with Burn's operations, for every device.
@@ -98,15 +154,39 @@ impl WeightsOp {
     }
 
     /// Computes the gradient of the scores from `softmax` and the gradient of the weights, `grad_output`, without
-    /// autodiff.
-    pub(super) fn gradient(&self, softmax: Tensor<4>, grad_output: Tensor<4>) -> Tensor<4> {
+    /// autodiff. If `by_distance`, also returns the gradient of the scores by distance.
+    pub(super) fn gradient(
+        &self,
+        softmax: Tensor<4>,
+        grad_output: Tensor<4>,
+        by_distance: bool,
+    ) -> (Tensor<4>, Option<Tensor<4>>) {
+        let with_distances = |gradient: Tensor<4>| {
+            let distances = by_distance.then(|| relative_shift_backward(gradient.clone()));
+            (gradient, distances)
+        };
         if is_host(&grad_output) && is_host(&softmax) {
             let shape = grad_output.dims();
-            return on_host!(grad_output, B => {
+            return with_distances(on_host!(grad_output, B => {
                 let softmax = B::contiguous(B::plain(softmax));
                 B::from_plain(self.backward_on::<B>(&softmax, B::plain(grad_output), shape))
-            });
+            }));
         }
+        let device = grad_output.device();
+        on_kernels!(
+            &device,
+            B => {
+                let keys = self.sample_keys(&device).map(B::plain_ints);
+                let (gradient, distances) =
+                    B::attention_weights_back(B::plain(softmax), B::plain(grad_output), keys, self.rule(), by_distance);
+                (B::from_plain(gradient), distances.map(B::from_plain))
+            },
+            otherwise with_distances(self.composed_gradient(softmax, grad_output))
+        )
+    }
+
+    /// Computes the gradient of the scores with Burn's operations, for every device.
+    fn composed_gradient(&self, softmax: Tensor<4>, grad_output: Tensor<4>) -> Tensor<4> {
         let dtype = grad_output.dtype();
         let low = matches!(dtype, DType::F16 | DType::BF16);
         let drawn = self.dropout.as_ref().and_then(|mask| mask.drawn_alone_for(&grad_output));
@@ -253,11 +333,15 @@ fn softmax_in_place(scores: &mut [f32]) {
     scores.iter_mut().for_each(|score| *score *= inverse);
 }
 
-/// Computes the weights as one operation of the tape, which keeps the softmax and nothing else.
-fn on_device<B: PrimitiveBackend>(scores: Tensor<4>, op: WeightsOp) -> Tensor<4> {
-    let (scores, node) = B::tracked(scores).into_parts();
-    let (softmax, weights) = op.composed_with_dropout(B::from_plain(scores));
-    let step = DeviceStep::<B>(PhantomData).prepare::<NoCheckpointing>([node]).compute_bound().stateful();
+/// Computes the weights as one operation of the tape, which keeps the softmax and nothing else. `inputs` are the scores by
+/// key, and scores by distance if there are any.
+fn on_device<B: PrimitiveBackend, const N: usize>(inputs: [Tensor<4>; N], op: WeightsOp) -> Tensor<4> {
+    let inputs = inputs.map(|input| MaybeTracked::<B>::new(input).tracked());
+    let nodes = inputs.each_ref().map(|input| input.node());
+    let mut plain = inputs.into_iter().map(|input| B::from_plain::<4>(input.into_primitive()));
+    let scores = plain.next().expect("there are scores");
+    let (softmax, weights) = op.softmax_and_weights(scores, plain.next());
+    let step = DeviceStep::<B>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     B::from_tracked(match step {
         OpsKind::Tracked(step) => step.finish((op, B::plain(softmax)), B::plain(weights)),
         OpsKind::UnTracked(step) => step.finish(B::plain(weights)),
@@ -267,14 +351,18 @@ fn on_device<B: PrimitiveBackend>(scores: Tensor<4>, op: WeightsOp) -> Tensor<4>
 #[derive(Debug)]
 struct DeviceStep<B>(PhantomData<B>);
 
-impl<B: PrimitiveBackend> Backward<B, 1> for DeviceStep<B> {
+impl<B: PrimitiveBackend, const N: usize> Backward<B, N> for DeviceStep<B> {
     type State = (WeightsOp, FloatTensor<B>);
 
-    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output: Tensor<4> = B::from_plain(gradients.consume::<B>(&ops.node));
         let (op, softmax) = ops.state;
-        if let Some(parent) = &ops.parents[0] {
-            gradients.register::<B>(parent.id, B::plain(op.gradient(B::from_plain(softmax), grad_output)));
+        let by_distance = ops.parents.get(1).is_some_and(Option::is_some);
+        let (gradient, distances) = op.gradient(B::from_plain(softmax), grad_output, by_distance);
+        for (parent, gradient) in ops.parents.iter().zip([Some(gradient), distances]) {
+            if let (Some(parent), Some(gradient)) = (parent, gradient) {
+                gradients.register::<B>(parent.id, B::plain(gradient));
+            }
         }
     }
 }
@@ -369,7 +457,7 @@ mod tests {
         let x = scores(&device);
         let x = if host { x.cast(FloatDType::F32) } else { x }.detach().require_grad();
         let noise = Noise::new(Key::new(7), &[SampleId(1), SampleId(2)]);
-        let y = attention_weights(x.clone(), mask, &noise, rate);
+        let y = attention_weights(x.clone(), None, mask, &noise, rate);
         let grads = (y.clone().square() * (y.clone() + 1.0)).sum().backward();
         [y.into_data(), x.grad(&grads).unwrap().into_data()].map(|data| data.convert::<f32>())
     }
@@ -387,6 +475,76 @@ mod tests {
             let mask = AttentionMask { key_lengths: keys.into(), causal, first_query: first, constants };
             for (ours, theirs) in results(true, &mask, rate).iter().zip(&results(false, &mask, rate)) {
                 ours.assert_approx_eq::<f32>(theirs, Tolerance::absolute(1e-5));
+            }
+        }
+    }
+
+    /// Computes attention weights on `device` in `dtype`, and the gradients of the scores and of the scores by distance. The
+    /// layout of all is turned around if `turned`.
+    #[cfg(feature = "wgpu")]
+    fn on(device: &Device, case: &Case, dtype: FloatDType, turned: bool) -> Vec<Vec<f32>> {
+        let Case { shape: [b, h, q, k], by_distance, mask, rate } = case;
+        let leaf = |key: u64, width: usize| {
+            let count = (b * h * q * width) as u64;
+            let values: Vec<f32> = (0..count).map(|i| Key::new(key).at(i).unit() as f32 * 8.0 - 4.0).collect();
+            let x = Tensor::<4>::from_data(TensorData::new(values, [*b, *h, *q, width]), device);
+            x.cast(dtype).require_grad()
+        };
+        let other_layout = |x: Tensor<4>| match turned {
+            // Twice the same: the values stay, and the memory is read in another order.
+            true => Tensor::cat(vec![x.clone().swap_dims(2, 3)], 0).mul_scalar(1.0).swap_dims(2, 3),
+            false => x,
+        };
+        let scores = leaf(1, *k);
+        let distances = by_distance.then(|| leaf(2, q - 1 + k));
+        let samples: Vec<SampleId> = (0..*b as u64).map(SampleId).collect();
+        let noise = Noise::new(Key::new(7), &samples).with("here");
+        let mask = AttentionMask { constants: Constants::default(), ..mask.clone() };
+        let y =
+            attention_weights(other_layout(scores.clone()), distances.clone().map(other_layout), &mask, &noise, *rate);
+        let wide = y.clone().cast(FloatDType::F32);
+        let grads = (wide.clone().square() * (wide + 1.0)).sum().backward();
+        let read = |x: Tensor<4>| x.cast(FloatDType::F32).into_data().try_to_vec::<f32>().unwrap();
+        let gradients = std::iter::once(&scores).chain(&distances).map(|x| read(x.grad(&grads).unwrap()));
+        let gradients: Vec<Vec<f32>> = gradients.collect();
+        std::iter::once(read(y.without_autodiff())).chain(gradients).collect()
+    }
+
+    #[cfg(feature = "wgpu")]
+    struct Case {
+        shape: [usize; 4],
+        by_distance: bool,
+        mask: AttentionMask,
+        rate: f64,
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn kernels_equal_the_operations_of_the_cpu() {
+        let cpu = Device::flex().autodiff();
+        let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
+        let mut draw = (0..).map(|index| Key::new(5).at(index).bits() as usize);
+        let mut below = move |limit: usize| draw.next().expect("draws never end") % limit;
+        for round in 0..12 {
+            let shape @ [b, _, _, k] = [1 + below(3), 1 + below(4), 1 + below(70), 1 + below(90)];
+            let key_lengths = (0..b).map(|_| below(k + 2) as u32).collect();
+            let (causal, first_query) = (round % 3 == 0, if round % 2 == 0 { 0 } else { below(9) });
+            let mask = AttentionMask { key_lengths, causal, first_query, constants: Constants::default() };
+            let rate = if round % 4 < 2 { 0.0 } else { 0.3 };
+            let case = Case { shape, by_distance: round % 5 < 3, mask, rate };
+            let expected = on(&cpu, &case, FloatDType::F32, false);
+            let bounds =
+                [(FloatDType::F32, false, 1e-5), (FloatDType::F32, true, 1e-5), (FloatDType::F16, false, 1e-2)];
+            for (dtype, turned, bound) in bounds {
+                let found = on(&gpu, &case, dtype, turned);
+                assert_eq!(found.len(), expected.len());
+                for (found, expected) in found.iter().zip(&expected) {
+                    let largest = expected.iter().fold(1.0_f32, |largest, x| largest.max(x.abs()));
+                    let far = found.iter().zip(expected).find(|(a, b)| (*a - *b).abs() > bound * largest);
+                    assert_eq!(far, None, "round {round}, {dtype:?}, {shape:?}");
+                    assert_eq!(found.len(), expected.len());
+                }
             }
         }
     }

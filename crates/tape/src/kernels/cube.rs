@@ -1,14 +1,19 @@
 //! The operations of this module on Burn's GPU backends: queued like Burn's own operations.
 
 use burn::backend::fusion::custom::TensorSpec;
-use burn::backend::tensor::FloatTensor;
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
 use burn::tensor::{DType, Shape};
+use burn_backend::TensorMetadata;
 use burn_cubecl::CubeBackend;
 use burn_dispatch::backends::Cube;
 
 use super::depthwise::sum_segments;
-use super::{KernelBackend, convolution, depthwise, moments_shape, norm, norm_sums_shape, sums_shape, windows};
+use super::queue::queue;
+use super::sums::add_segments;
+use super::{
+    KernelBackend, WeightsRule, convolution, depthwise, distances_shape, moments_shape, norm, weights, windows,
+};
 use crate::geometry::Geometry;
 
 /// The operations as Burn's queue of operations takes them.
@@ -23,8 +28,15 @@ pub(crate) trait Kernels: Backend {
     fn depthwise_back(grad_output: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// [`KernelBackend::depthwise_sums`].
-    #[fusion(dtype = DType::F32, shape = sums_shape(x, *taps))]
-    fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self>;
+    #[fusion(meta = |x, _, taps| (
+        TensorSpec::new(Shape::new([x.shape[2], 1, *taps]), x.dtype),
+        TensorSpec::new(Shape::new([x.shape[2]]), x.dtype),
+    ))]
+    fn depthwise_sums(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        taps: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// [`KernelBackend::norm_rows`].
     #[fusion(meta = |x, _, _, _| (x.clone(), TensorSpec::new(moments_shape(&x.shape), DType::F32)))]
@@ -74,12 +86,15 @@ pub(crate) trait Kernels: Backend {
     ) -> FloatTensor<Self>;
 
     /// [`KernelBackend::norm_rows_sums`].
-    #[fusion(dtype = DType::F32, shape = norm_sums_shape(x))]
+    #[fusion(meta = |_, x, _| (
+        TensorSpec::new(Shape::new([x.shape[2]]), x.dtype),
+        TensorSpec::new(Shape::new([x.shape[2]]), x.dtype),
+    ))]
     fn norm_rows_sums(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
-    ) -> FloatTensor<Self>;
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
 }
 
 impl Kernels for CubeBackend {
@@ -120,8 +135,13 @@ impl Kernels for CubeBackend {
         depthwise::convolve(grad_output, weight, None)
     }
 
-    fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self> {
-        sum_segments(x, grad_output, taps)
+    fn depthwise_sums(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        taps: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (dtype, channels) = (x.dtype, x.shape()[2]);
+        add_segments(sum_segments(x, grad_output, taps), Shape::new([channels, 1, taps]), dtype)
     }
 
     fn norm_rows(
@@ -146,12 +166,57 @@ impl Kernels for CubeBackend {
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        norm::norm_rows_sums(grad_output, x, moments)
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (dtype, width) = (x.dtype, x.shape()[2]);
+        add_segments(norm::norm_rows_sums(grad_output, x, moments), Shape::new([width]), dtype)
     }
 }
 
 impl KernelBackend for Cube {
+    fn attention_weights(
+        scores: FloatTensor<Self>,
+        by_distance: Option<FloatTensor<Self>>,
+        lengths: IntTensor<Self>,
+        keys: Option<IntTensor<Self>>,
+        rule: WeightsRule,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let has_distance = by_distance.is_some();
+        let made = vec![(scores.shape(), scores.dtype()); if rule.dropout.is_some() { 2 } else { 1 }];
+        let inputs = std::iter::once(scores).chain(by_distance).chain([lengths]).chain(keys).collect();
+        let mut made = queue("attention_weights", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (scores, by_distance) = (next(), has_distance.then(&mut next));
+            let lengths = next();
+            let (softmax, weights) = weights::weights(scores, by_distance, lengths, inputs.next(), &rule);
+            std::iter::once(softmax).chain(weights).collect()
+        });
+        let softmax = made.remove(0);
+        let weights = made.pop().unwrap_or_else(|| softmax.clone());
+        (softmax, weights)
+    }
+
+    fn attention_weights_back(
+        softmax: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        keys: Option<IntTensor<Self>>,
+        rule: WeightsRule,
+        by_distance: bool,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
+        let (shape, dtype) = (softmax.shape(), softmax.dtype());
+        let distances = by_distance.then(|| (distances_shape(&shape), dtype));
+        let made = std::iter::once((shape, dtype)).chain(distances).collect();
+        let inputs = [softmax, grad_output].into_iter().chain(keys).collect();
+        let mut made = queue("attention_weights_back", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (softmax, grad_output) = (next(), next());
+            let (scores, distances) = weights::weights_back(softmax, grad_output, inputs.next(), &rule, by_distance);
+            std::iter::once(scores).chain(distances).collect()
+        });
+        (made.remove(0), made.pop())
+    }
+
     fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
         <Self as Kernels>::cut_windows(x, geometry)
     }
@@ -189,7 +254,11 @@ impl KernelBackend for Cube {
         <Self as Kernels>::depthwise_back(grad_output, weight)
     }
 
-    fn depthwise_sums(x: FloatTensor<Self>, grad_output: FloatTensor<Self>, taps: usize) -> FloatTensor<Self> {
+    fn depthwise_sums(
+        x: FloatTensor<Self>,
+        grad_output: FloatTensor<Self>,
+        taps: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         <Self as Kernels>::depthwise_sums(x, grad_output, taps)
     }
 
@@ -215,7 +284,7 @@ impl KernelBackend for Cube {
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         <Self as Kernels>::norm_rows_sums(grad_output, x, moments)
     }
 }

@@ -10,6 +10,7 @@ use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::{Capture, Flex};
 
 use crate::bridge::PrimitiveBackend;
+use crate::capture::record_parts;
 
 /// Backend that copies many tensors into one.
 pub(crate) trait FlatBackend: PrimitiveBackend {
@@ -34,9 +35,9 @@ pub(crate) trait FlatBackend: PrimitiveBackend {
     fn identity(x: &FloatTensor<Self>) -> Option<u64>;
 }
 
-/// Implements the operations by those of Burn, where they are no faster than one tensor after another.
+/// Implements the operations by those of Burn, where they are no faster than one tensor after another; the views by `$views`.
 macro_rules! by_slices {
-    ($backend:ident) => {
+    ($backend:ident, $views:path) => {
         impl FlatBackend for $backend {
             fn gather(
                 sources: Vec<(FloatTensor<Self>, usize)>,
@@ -56,12 +57,7 @@ macro_rules! by_slices {
             }
 
             fn views(flat: FloatTensor<Self>, places: Vec<(usize, Shape)>) -> Vec<FloatTensor<Self>> {
-                let flat = Self::from_plain::<1>(flat);
-                let view = |(start, shape): (usize, Shape)| {
-                    let part = flat.clone().slice([start..start + shape.num_elements()]);
-                    Self::float_reshape(Self::plain(part), shape)
-                };
-                places.into_iter().map(view).collect()
+                $views(flat, places)
             }
 
             fn square_sum(flat: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -75,5 +71,15 @@ macro_rules! by_slices {
     };
 }
 
-by_slices!(Flex);
-by_slices!(Capture);
+by_slices!(Flex, slices);
+by_slices!(Capture, record_parts);
+
+/// Copies parts of `flat`.
+fn slices(flat: FloatTensor<Flex>, places: Vec<(usize, Shape)>) -> Vec<FloatTensor<Flex>> {
+    let flat = Flex::from_plain::<1>(flat);
+    let part = |(start, shape): (usize, Shape)| {
+        let part = flat.clone().slice([start..start + shape.num_elements()]);
+        Flex::float_reshape(Flex::plain(part), shape)
+    };
+    places.into_iter().map(part).collect()
+}

@@ -26,6 +26,20 @@ pub(crate) struct Mask {
     first: usize,
 }
 
+/// What a kernel draws a mask from, beside the [keys of the samples](Mask::sample_keys): a value is dropped if the
+/// [random bits](random_bits) of its row and column are below the threshold.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "kernels alone read it"))]
+pub(crate) struct DropRule {
+    /// Halves of the key of the place in the model.
+    pub(crate) place: Halves,
+    pub(crate) threshold: u32,
+    /// Factor for the values that stay.
+    pub(crate) scale: f32,
+    /// Index of the tensor's first row on its second-last axis.
+    pub(crate) first: u32,
+}
+
 /// What a device computes the values to drop from.
 struct Inputs {
     /// Halves of the keys of the samples: `[samples, 1, 1]`.
@@ -40,6 +54,23 @@ struct Inputs {
 impl Mask {
     pub(super) fn new(source: &Source, rate: f64, first: usize) -> Self {
         Self { source: source.clone(), rate, first }
+    }
+
+    /// Returns what a kernel draws the mask from, beside the keys of the samples.
+    pub(crate) fn rule(&self) -> DropRule {
+        let (place, threshold, scale) = (halves(self.source.place), self.threshold(), self.scale());
+        DropRule { place, threshold, scale, first: self.first as u32 }
+    }
+
+    /// Returns the halves of the keys of the samples on `device`, as signed integers with the same bits: `[2, samples, 1]`. They
+    /// are copied to it once for a pass.
+    pub(crate) fn sample_keys(&self, device: &Device) -> Tensor<3, Int> {
+        let Samples { keys, constants } = &*self.source.samples;
+        constants.get("sample keys", &[], device, || {
+            ints([2, keys.len(), 1], device, || {
+                [0, 1].into_iter().flat_map(|half| keys.iter().map(move |key| key[half])).collect()
+            })
+        })
     }
 
     /// Returns the factor by which dropout multiplies the values that stay.
@@ -117,14 +148,7 @@ impl Mask {
     /// those of the samples, which are copied to it once for a pass; all dropouts of a pass share them.
     fn inputs(&self, shape: &[usize], device: &Device) -> Inputs {
         let Samples { keys, constants } = &*self.source.samples;
-        let halves_of_keys = || {
-            constants.get("sample keys", &[], device, || {
-                ints([2, keys.len(), 1], device, || {
-                    [0, 1].into_iter().flat_map(|half| keys.iter().map(move |key| key[half])).collect()
-                })
-            })
-        };
-        let half = |half| halves_of_keys().narrow(0, half, 1).reshape([keys.len(), 1, 1]);
+        let half = |half| self.sample_keys(device).narrow(0, half, 1).reshape([keys.len(), 1, 1]);
         let [low, high] = [0, 1].map(|index| constants.get("half of sample keys", &[index], device, || half(index)));
         let (axes, width) = (&shape[1..shape.len() - 1], shape[shape.len() - 1]);
         // One copy from the host serves nearly all sizes.
@@ -198,7 +222,11 @@ fn multiples(numbers: &Tensor<3, Int>, first: usize, count: usize, factor: u32) 
 }
 
 /// Copies `values` to `device`, as signed integers with the same bits.
-fn ints(shape: [usize; 3], device: &Device, values: impl FnOnce() -> Vec<u32>) -> Tensor<3, Int> {
+pub(crate) fn ints<const D: usize>(
+    shape: [usize; D],
+    device: &Device,
+    values: impl FnOnce() -> Vec<u32>,
+) -> Tensor<D, Int> {
     placeholder_ints(shape, device).unwrap_or_else(|| {
         let values: Vec<i32> = values().into_iter().map(|value| value as i32).collect();
         Tensor::from_data(uploaded(TensorData::new(values, shape)), (device, DType::I32))
@@ -206,7 +234,7 @@ fn ints(shape: [usize; 3], device: &Device, values: impl FnOnce() -> Vec<u32>) -
 }
 
 /// Odd factors, one for each axis of rows: the number of a row is the sum of its places times these.
-const STEPS: [u32; 4] = [0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
+pub(crate) const STEPS: [u32; 4] = [0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
 
 /// Returns the part of a row's number that stands for `place` on `axis`.
 fn step_of(axis: usize, place: usize) -> u32 {
@@ -228,9 +256,9 @@ fn row_key_tensor(x: Tensor<3, Int>, high: Tensor<3, Int>) -> Tensor<3, Int> {
     mixed(mixed(x, 16).mul_scalar(MULTIPLIER_1 as i32), 15) + high
 }
 
-const GOLDEN: u32 = 0x9e37_79b9;
-const MULTIPLIER_1: u32 = 0x7feb_352d;
-const MULTIPLIER_2: u32 = 0x846c_a68b;
+pub(crate) const GOLDEN: u32 = 0x9e37_79b9;
+pub(crate) const MULTIPLIER_1: u32 = 0x7feb_352d;
+pub(crate) const MULTIPLIER_2: u32 = 0x846c_a68b;
 
 /// Computes 32 uniform random bits for index `index` of a row: the mixer "lowbias32" (Wellons 2018) over the first half
 /// of the row's key plus a multiple of the index, with the second half of the key added in between.

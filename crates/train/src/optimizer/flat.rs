@@ -129,7 +129,8 @@ impl FlatState {
         self.attach_to(module, values)
     }
 
-    fn is_attached<M: Module>(&self, module: &M) -> bool {
+    /// Returns whether the parameters of `module` are views of the flat tensors.
+    pub(super) fn is_attached<M: Module>(&self, module: &M) -> bool {
         !self.values.is_empty() && self.views.are_of(module)
     }
 

@@ -146,6 +146,11 @@ impl Optimizer {
         self.flat.as_ref().map(|flat| (&**flat.layout(), flat.values()))
     }
 
+    /// Returns the weights in flat tensors, and their layout, if the parameters of `module` are views of them.
+    pub(crate) fn flat_values_of<M: Module>(&self, module: &M) -> Option<(&FlatLayout, &[Tensor<1>])> {
+        self.flat.as_ref().filter(|flat| flat.is_attached(module)).map(|flat| (&**flat.layout(), flat.values()))
+    }
+
     /// Converts the state to another form. State in fp32 has the same bits on the device and in host memory.
     ///
     /// # Errors

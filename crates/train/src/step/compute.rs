@@ -357,6 +357,7 @@ impl<T: Task> Trainer<T> {
             device: &self.device,
             gate: &self.watch,
             observer: self.observer.clone(),
+            flat: self.optimizer.flat_values_of(&self.task),
         };
         let part = |micro_batch: &MicroBatch| match micro_batch.len as usize == batch.len() {
             true => Cow::Borrowed(batch),

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use burn::module::{ModuleMapper, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use plimsoll_core::{
     Batch, Choice, Key, MemoryGate, MicroBatch, OutOfMemory, SampleId, Stage, TimeOwner, TimeShares, timing,
 };
 use plimsoll_tape::failure::FailureCause;
+use plimsoll_tape::flat::{FlatLayout, LowParameters};
 use plimsoll_tape::{Noise, Pass, PassObserver, StepLoss, Task, backward};
 
 use super::gradients::are_written;
@@ -27,6 +28,8 @@ pub(super) struct MicroBatchJob<'a> {
     pub(super) device: &'a Device,
     pub(super) gate: &'a dyn MemoryGate,
     pub(super) observer: Option<Arc<dyn PassObserver>>,
+    /// The weights in flat tensors, where the parameters are views of such.
+    pub(super) flat: Option<(&'a FlatLayout, &'a [Tensor<1>])>,
 }
 
 /// Loss and gradients of a micro-batch.
@@ -129,6 +132,7 @@ impl MicroBatchJob<'_> {
         let observer = self.observer.as_deref();
         observer.inspect(|observer| observer.begin());
         let pass = Pass::new(choice, Noise::new(self.key, ids)).with_observer(self.observer.clone());
+        let _low = self.lowered(task, &pass);
         let StepLoss { sum, parts, left_out, truncated, reads } = task.loss(tensors, &pass);
         self.gate.check(Stage::Forward)?;
         *stage = Stage::Backward;
@@ -138,6 +142,13 @@ impl MicroBatchJob<'_> {
         observer.inspect(|observer| observer.end());
         self.gate.check(Stage::Backward)?;
         Ok(MicroBatchResult { loss, parts, left_out, truncated, reads, gradients })
+    }
+
+    /// Casts all weights at once if `pass` computes in 16 bits and they lie in flat tensors.
+    fn lowered<T: Task>(&self, task: &T, pass: &Pass) -> Option<LowParameters> {
+        let (layout, values) = self.flat.filter(|_| pass.compute_dtype() != FloatDType::F32)?;
+        let low = values.iter().map(|values| pass.to_compute_dtype(values.clone())).collect();
+        Some(layout.lower(task, low))
     }
 }
 

@@ -1,17 +1,11 @@
 //! The operations on flat tensors on Burn's GPU backends.
-//!
-//! Burn's macro for operations of one's own takes no lists of tensors, so these are queued by hand.
 
-use burn::backend::fusion::FusionTensor;
-use burn::backend::fusion::custom::{CustomOpIr, HandleContainer, OperationFn, OperationIr, StreamId, TensorIr};
 use burn::tensor::{DType, Device, Shape};
 use burn_backend::TensorMetadata;
 use burn_backend::cubecl::dtype_to_storage_type;
 use burn_backend::tensor::FloatTensor;
-use burn_cubecl::CubeBackend;
 use burn_cubecl::cubecl;
 use burn_cubecl::cubecl::prelude::*;
-use burn_cubecl::fusion::{CubeFusionHandle, FusionCubeRuntime};
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_dispatch::backends::Cube;
@@ -19,6 +13,7 @@ use burn_dispatch::backends::Cube;
 use super::FlatBackend;
 use crate::flat::PLACE_VALUES;
 use crate::kernels::address_of;
+use crate::kernels::queue::{Queued, queue};
 
 /// Threads of a group.
 const THREADS: u32 = 256;
@@ -30,8 +25,6 @@ const GROUP_VALUES: usize = 2048;
 const SPAN: usize = 8192;
 /// Most tensors that a kernel reads. Its code grows with them. CUDA before 12.1 could pass no more than 480.
 const MOST_SOURCES: usize = 128;
-
-type Queued = FusionTensor<FusionCubeRuntime>;
 
 impl FlatBackend for Cube {
     fn gather(
@@ -69,28 +62,6 @@ impl FlatBackend for Cube {
     fn identity(x: &FloatTensor<Self>) -> Option<u64> {
         Some(x.id.value())
     }
-}
-
-/// Queues `run` as one operation of Burn's queue.
-fn queue(
-    name: &'static str,
-    inputs: Vec<Queued>,
-    outputs: Vec<(Shape, DType)>,
-    run: impl Fn(Vec<CubeTensor>) -> Vec<CubeTensor> + Send + Sync + 'static,
-) -> Vec<Queued> {
-    let client = inputs[0].client.clone();
-    let inputs: Vec<TensorIr> = inputs.into_iter().map(Queued::into_ir).collect();
-    let new = |(shape, dtype)| TensorIr::uninit(client.create_empty_handle(), shape, dtype);
-    let outputs: Vec<TensorIr> = outputs.into_iter().map(new).collect();
-    let ir = CustomOpIr::new(name, &inputs, &outputs);
-    let operation = OperationFn(move |handles: &mut HandleContainer<CubeFusionHandle>| {
-        let inputs = inputs.iter().map(|ir| handles.get_float_tensor::<CubeBackend>(ir)).collect();
-        for (ir, tensor) in outputs.iter().zip(run(inputs)) {
-            handles.register_float_tensor::<CubeBackend>(&ir.id, tensor);
-        }
-        Ok(())
-    });
-    client.register(StreamId::current(), OperationIr::Custom(ir), operation)
 }
 
 /// Returns the part of `flat` that begins at `start`, in the same memory.
