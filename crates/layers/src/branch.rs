@@ -3,9 +3,11 @@
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
+use plimsoll_tape::epilogue::Epilogue;
 use plimsoll_tape::{Pass, remat_dense};
 
-use crate::{Lengths, apply_layer_norm};
+use crate::Lengths;
+use crate::norm::{layer_norm_beside, layer_norm_to_compute};
 
 // Shapes: b batch, t frames, d model width, i input width of the last linear layer.
 
@@ -21,7 +23,8 @@ pub(crate) trait Branch: Module + Sync + 'static {
     fn output_layer(&self) -> &Linear;
 }
 
-/// Applies `norm`, then the whole of `layer`, including its last linear layer: `[b, t, d]` to `[b, t, d]`.
+/// Applies `norm`, then the whole of `layer`, including its last linear layer, then what `end` makes of `x`, with the noise of its
+/// pass: `[b, t, d]` to `[b, t, d]`.
 ///
 /// With `rematerialize`, the tape keeps `x` and the backward pass computes the activations inside the branch again. The
 /// result and the gradients are equal either way, on the CPU to the last bit.
@@ -31,17 +34,20 @@ pub(crate) fn normed_branch<B: Branch>(
     x: Tensor<3>,
     lengths: &Lengths,
     pass: &Pass,
+    (end_pass, end): (&Pass, impl FnOnce(Tensor<3>) -> Epilogue),
     rematerialize: bool,
 ) -> Tensor<3> {
-    let inner = |norm: &LayerNorm, layer: &B, x, lengths: &Lengths, pass: &Pass| {
-        layer.before_output(apply_layer_norm(norm, x, pass), lengths, pass)
-    };
     if !rematerialize {
-        return pass.dense(layer.output_layer(), inner(norm, layer, x, lengths, pass));
+        let (normed, x) = layer_norm_beside(norm, x, pass);
+        return end_pass.dense_into(layer.output_layer(), layer.before_output(normed, lengths, pass), end(x));
     }
+    let inner = |norm: &LayerNorm, layer: &B, x, lengths: &Lengths, pass: &Pass| {
+        layer.before_output(layer_norm_to_compute(norm, x, pass), lengths, pass)
+    };
+    let end = end(x.clone());
     let (lengths, inner_pass) = (lengths.clone(), pass.clone());
     // The clones share the parameters of the originals.
     let modules = (norm.clone(), layer.clone());
     let block = move |(norm, layer): &(LayerNorm, B), x| inner(norm, layer, x, &lengths, &inner_pass);
-    remat_dense(&modules, x, block, |modules| modules.1.output_layer(), pass)
+    end_pass.end(remat_dense(&modules, x, block, |modules| modules.1.output_layer(), pass), end)
 }

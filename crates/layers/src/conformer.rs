@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
+use plimsoll_tape::epilogue::Epilogue;
 
 use crate::branch::normed_branch;
 use crate::{
@@ -105,22 +106,19 @@ impl Conformer {
 
     fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, rematerialize: bool) -> Tensor<3> {
         let [first, second] = [pass.with("first"), pass.with("second")];
-        let half = normed_branch(&self.norm_first, &self.first, x.clone(), lengths, &first, rematerialize);
-        let x = x + pass.at_least_fp32(self.first.output_dropout(half, &first)) * 0.5;
-        let attended = normed_branch(
-            &self.norm_attention,
-            &self.attention,
-            x.clone(),
-            lengths,
-            &pass.with("weights"),
-            rematerialize,
-        );
-        let x = x + pass.at_least_fp32(pass.with("attention").dropout(attended, self.dropout));
+        let onto = |factor: f64| {
+            move |x: Tensor<3>| Epilogue { dropout: self.dropout, residual: Some((x, factor)), ..Epilogue::default() }
+        };
+        let half = |norm, layer: &FeedForward, x: Tensor<3>, pass: &Pass| {
+            let outer = FeedForward::output_pass(pass);
+            normed_branch(norm, layer, x, lengths, pass, (&outer, onto(0.5)), rematerialize)
+        };
+        let x = half(&self.norm_first, &self.first, x, &first);
+        let (weights, end) = (pass.with("weights"), (&pass.with("attention"), onto(1.0)));
+        let x = normed_branch(&self.norm_attention, &self.attention, x, lengths, &weights, end, rematerialize);
         let convolution = pass.with("convolution");
-        let convolved =
-            normed_branch(&self.norm_convolution, &self.convolution, x.clone(), lengths, &convolution, rematerialize);
-        let x = x + pass.at_least_fp32(convolution.dropout(convolved, self.dropout));
-        let half = normed_branch(&self.norm_second, &self.second, x.clone(), lengths, &second, rematerialize);
-        apply_layer_norm(&self.norm_last, x + pass.at_least_fp32(self.second.output_dropout(half, &second)) * 0.5, pass)
+        let end = (&convolution, onto(1.0));
+        let x = normed_branch(&self.norm_convolution, &self.convolution, x, lengths, &convolution, end, rematerialize);
+        apply_layer_norm(&self.norm_last, half(&self.norm_second, &self.second, x, &second), pass)
     }
 }

@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::nn::conv::Conv1d;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_tape::activation::{glu, silu};
+use plimsoll_tape::activation::Activation;
+use plimsoll_tape::epilogue::Epilogue;
 use plimsoll_tape::{Pass, depthwise};
 
 use crate::branch::Branch;
@@ -58,17 +59,21 @@ impl ConvolutionConfig {
 impl Convolution {
     /// Applies the layer: `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        pass.dropout(pass.dense(&self.output, self.before_output(x, lengths, pass)), self.dropout)
+        let end = Epilogue { dropout: self.dropout, ..Epilogue::default() };
+        pass.dense_into(&self.output, self.before_output(x, lengths, pass), end)
     }
 }
 
 impl Branch for Convolution {
     fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let gated = lengths.clear_padding(glu(pass.dense(&self.widen, x)));
+        let valid = Some(lengths.attention_mask(false));
+        let gated = Epilogue { activation: Some(Activation::Glu), valid, ..Epilogue::default() };
+        let gated = pass.dense_into(&self.widen, x, gated);
         let Conv1d { weight, bias, .. } = &self.depthwise;
         let bias = bias.as_ref().expect("built with a bias").val();
         let mixed = depthwise(gated, pass.to_compute_dtype(weight.val()), pass.to_compute_dtype(bias));
-        silu(self.norm.forward(pass.observe(weight.id, mixed), lengths, pass))
+        let normed = self.norm.forward(pass.observe(weight.id, mixed), lengths, pass);
+        pass.end(normed, Epilogue { activation: Some(Activation::Silu), ..Epilogue::default() })
     }
 
     fn output_layer(&self) -> &Linear {

@@ -2,10 +2,10 @@
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
-use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
-use plimsoll_tape::activation::silu;
+use plimsoll_tape::activation;
+use plimsoll_tape::epilogue::Epilogue;
 
 use crate::Lengths;
 use crate::branch::Branch;
@@ -58,20 +58,26 @@ impl FeedForwardConfig {
 impl FeedForward {
     /// Applies the layer: `[b, t, d]` to `[b, t, d]`. Frames do not mix, so padding needs no mask.
     pub fn forward(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
-        self.output_dropout(pass.dense(&self.narrow, self.activated(x, pass)), pass)
+        self.forward_into(x, pass, Epilogue::default())
+    }
+
+    /// Applies the layer like [`forward`](Self::forward), and then `end`, to which the dropout of the layer is added.
+    pub(crate) fn forward_into(&self, x: Tensor<3>, pass: &Pass, end: Epilogue) -> Tensor<3> {
+        let end = Epilogue { dropout: self.dropout, ..end };
+        Self::output_pass(pass).dense_into(&self.narrow, self.activated(x, pass), end)
     }
 
     /// Computes the activations between the two linear layers from `[b, t, d]`.
     fn activated(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
-        let wide = pass.dense(&self.widen, x);
-        let inner = if self.relu { relu(wide) } else { silu(wide) };
-        pass.with("inner").dropout(inner, self.dropout)
+        let activation = if self.relu { activation::Activation::Relu } else { activation::Activation::Silu };
+        let end = Epilogue { activation: Some(activation), dropout: self.dropout, ..Epilogue::default() };
+        pass.with("inner").dense_into(&self.widen, x, end)
     }
 
-    /// Applies the dropout after the last linear layer. It is separate, because a block applies the last linear layer
-    /// itself.
-    pub(crate) fn output_dropout(&self, y: Tensor<3>, pass: &Pass) -> Tensor<3> {
-        pass.with("outer").dropout(y, self.dropout)
+    /// Returns the pass with the noise of the dropout after the last linear layer. It is separate, because a block applies the
+    /// last linear layer itself.
+    pub(crate) fn output_pass(pass: &Pass) -> Pass {
+        pass.with("outer")
     }
 }
 

@@ -1,8 +1,8 @@
 //! Valid lengths of the sequences of a padded batch, and padding masks.
 
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Tensor};
 use plimsoll_tape::AttentionMask;
-use plimsoll_tape::transfer::{Constants, uploaded};
+use plimsoll_tape::transfer::Constants;
 
 /// Valid length of each sequence of a padded batch. All layers use it to ignore padding.
 ///
@@ -50,8 +50,7 @@ impl Lengths {
 
     /// Builds the padding mask `[b, t]`: true in the padding. `None` if no sequence is padded.
     pub fn padding(&self, device: &Device) -> Option<Tensor<2, Bool>> {
-        let make = || self.positions(device).greater_equal(self.column(device));
-        self.is_padded().then(|| self.constants.get("padding", &[], device, make))
+        self.attention_mask(false).padding(self.width, device)
     }
 
     /// Returns the tensors that layers make from the lengths and share.
@@ -70,25 +69,7 @@ impl Lengths {
     /// # Panics
     /// If the shape of `x` does not match the batch and the padded length.
     pub fn clear_padding(&self, x: Tensor<3>) -> Tensor<3> {
-        match self.padding(&x.device()) {
-            Some(padding) => {
-                let shape = x.dims();
-                x.mask_fill(padding.unsqueeze_dim::<3>(2).expand(shape), 0.0)
-            }
-            None => x,
-        }
-    }
-
-    fn positions(&self, device: &Device) -> Tensor<2, Int> {
-        let row: Tensor<1, Int> = Tensor::arange(0..self.width as i64, device);
-        row.unsqueeze_dim::<2>(0).expand([self.lengths.len(), self.width])
-    }
-
-    fn column(&self, device: &Device) -> Tensor<2, Int> {
-        let lengths: Vec<i32> = self.lengths.iter().map(|&length| length as i32).collect();
-        let column: Tensor<2, Int> =
-            Tensor::from_data(uploaded(TensorData::new(lengths, [self.lengths.len(), 1])), device);
-        column.expand([self.lengths.len(), self.width])
+        self.attention_mask(false).clear_padding(x)
     }
 }
 

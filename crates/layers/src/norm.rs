@@ -3,8 +3,8 @@
 use burn::module::{Module, Param, RunningState};
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
+use plimsoll_tape::Pass;
 use plimsoll_tape::transfer::from_host;
-use plimsoll_tape::{Pass, layer_norm};
 use serde::{Deserialize, Serialize};
 
 use crate::Lengths;
@@ -19,8 +19,23 @@ const MOMENTUM: f64 = 0.1;
 
 /// Applies Burn's `norm` to `x` `[b, t, d]` in fp32, whatever the precision of `x`.
 pub fn apply_layer_norm(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
-    let shift = norm.beta.as_ref().map_or_else(|| Tensor::zeros_like(&norm.gamma.val()), Param::val);
-    pass.observe(norm.gamma.id, layer_norm(pass.at_least_fp32(x), norm.gamma.val(), shift, EPSILON))
+    pass.observe(norm.gamma.id, pass.layer_norm(x, norm.gamma.val(), shift_of(norm), EPSILON))
+}
+
+/// Applies Burn's `norm` as [`apply_layer_norm`] does, to a tensor that a matrix product takes: the result has the dtype of
+/// matrix products.
+pub(crate) fn layer_norm_to_compute(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
+    pass.observe(norm.gamma.id, pass.layer_norm_to_compute(x, norm.gamma.val(), shift_of(norm), EPSILON))
+}
+
+/// Applies Burn's `norm` as [`layer_norm_to_compute`] does, and returns the result with `x`, for a residual connection.
+pub(crate) fn layer_norm_beside(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> (Tensor<3>, Tensor<3>) {
+    let (normed, x) = pass.layer_norm_beside(x, norm.gamma.val(), shift_of(norm), EPSILON);
+    (pass.observe(norm.gamma.id, normed), x)
+}
+
+fn shift_of(norm: &LayerNorm) -> Tensor<1> {
+    norm.beta.as_ref().map_or_else(|| Tensor::zeros_like(&norm.gamma.val()), Param::val)
 }
 
 /// Values over which a [`Norm`] computes its mean and variance.
@@ -88,11 +103,10 @@ impl Norm {
     /// On an autodiff device a batch norm uses and records the statistics of the batch; on other devices it uses the
     /// running statistics, like Burn's `BatchNorm`.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let x = pass.at_least_fp32(x);
         let y = match self.groups {
-            _ if self.mean.is_some() => self.by_batch(x, lengths),
-            0 => layer_norm(x, self.gamma.val(), self.beta.val(), EPSILON),
-            groups => self.by_group(x, lengths, groups),
+            _ if self.mean.is_some() => self.by_batch(pass.at_least_fp32(x), lengths),
+            0 => pass.layer_norm(x, self.gamma.val(), self.beta.val(), EPSILON),
+            groups => self.by_group(pass.at_least_fp32(x), lengths, groups),
         };
         pass.observe(self.gamma.id, y)
     }

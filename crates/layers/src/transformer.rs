@@ -4,7 +4,10 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
+use plimsoll_tape::epilogue::Epilogue;
 
+use crate::branch::Branch;
+use crate::norm::layer_norm_beside;
 use crate::{
     Activation, Attention, AttentionConfig, CrossAttention, CrossAttentionConfig, CrossMemory, FeedForward,
     FeedForwardConfig, GuidedAttention, HeadPositions, KeyValueCache, Lengths, apply_layer_norm,
@@ -99,19 +102,21 @@ impl TransformerConfig {
 }
 
 /// Applies the layer `inside` to `x` with a residual connection around it, and `norm` before the layer (`norm_first`)
-/// or after the sum.
+/// or after the sum. The layer ends by what it is given: the sum.
 fn residual(
     norm: &LayerNorm,
     norm_first: bool,
     x: Tensor<3>,
     pass: &Pass,
-    inside: impl FnOnce(Tensor<3>) -> Tensor<3>,
+    inside: impl FnOnce(Tensor<3>, Epilogue) -> Tensor<3>,
 ) -> Tensor<3> {
+    let onto = |x| Epilogue { residual: Some((x, 1.0)), ..Epilogue::default() };
     if norm_first {
-        return x.clone() + pass.at_least_fp32(inside(apply_layer_norm(norm, x, pass)));
+        let (normed, x) = layer_norm_beside(norm, x, pass);
+        return inside(normed, onto(x));
     }
-    let sum = x.clone() + pass.at_least_fp32(inside(x));
-    apply_layer_norm(norm, sum, pass)
+    let end = onto(x.clone());
+    apply_layer_norm(norm, inside(x, end), pass)
 }
 
 /// Transformer encoder block: self-attention, then a feed-forward layer. Equals PyTorch's `TransformerEncoderLayer`.
@@ -129,12 +134,13 @@ impl EncoderBlock {
     /// Applies the block: `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have
     /// no meaning.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let x = residual(&self.norm_attention, self.norm_first, x, pass, |x| {
-            let attended = self.attention.forward(x, lengths, &pass.with("weights"));
-            pass.with("attention").dropout(attended, self.dropout)
+        let x = residual(&self.norm_attention, self.norm_first, x, pass, |x, end| {
+            let mixed = self.attention.before_output(x, lengths, &pass.with("weights"));
+            let end = Epilogue { dropout: self.dropout, ..end };
+            pass.with("attention").dense_into(self.attention.output_layer(), mixed, end)
         });
-        residual(&self.norm_feed_forward, self.norm_first, x, pass, |x| {
-            self.feed_forward.forward(x, &pass.with("feed forward"))
+        residual(&self.norm_feed_forward, self.norm_first, x, pass, |x, end| {
+            self.feed_forward.forward_into(x, &pass.with("feed forward"), end)
         })
     }
 }
@@ -201,7 +207,7 @@ impl DecoderBlock {
         pass: &Pass,
     ) -> Tensor<3> {
         self.forward_by(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
-            (self.cross.attend(x, memory, pass), ())
+            (self.cross.before_output(x, memory, pass), ())
         })
         .0
     }
@@ -218,7 +224,7 @@ impl DecoderBlock {
         pass: &Pass,
     ) -> (Tensor<3>, Tensor<1>) {
         self.forward_by(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
-            self.cross.attend_guided(x, memory, guide, pass)
+            self.cross.before_output_guided(x, memory, guide, pass)
         })
     }
 
@@ -234,11 +240,11 @@ impl DecoderBlock {
     ) -> (Tensor<3>, Tensor<4>) {
         self.forward_by(x, lengths, memory, memory_lengths, pass, |x, memory, pass| {
             let weights = self.cross.weights(x.clone(), memory, pass);
-            (self.cross.attend(x, memory, pass), weights)
+            (self.cross.before_output(x, memory, pass), weights)
         })
     }
 
-    /// Decodes all tokens `x` at once. `cross` computes the cross-attention, and also a result that is returned beside
+    /// Decodes all tokens `x` at once. `cross` computes the cross-attention before its output layer, and also a result that is returned beside
     /// the decoded tokens, such as the attention weights.
     fn forward_by<R>(
         &self,
@@ -250,7 +256,7 @@ impl DecoderBlock {
         cross: impl FnOnce(Tensor<3>, &CrossMemory, &Pass) -> (Tensor<3>, R),
     ) -> (Tensor<3>, R) {
         let memory = self.cross.project_memory(memory, memory_lengths, pass);
-        let attend = |x| self.attention.forward(x, lengths, &pass.with("weights"));
+        let attend = |x| self.attention.before_output(x, lengths, &pass.with("weights"));
         let mut extra = None;
         let y = self.residuals(x, pass, attend, |x, pass| {
             let (attended, result) = cross(x, &memory, pass);
@@ -270,12 +276,13 @@ impl DecoderBlock {
     /// The results of several calls equal the result of one [`forward`](Self::forward) over all tokens, up to rounding.
     pub fn extend(&self, x: Tensor<3>, cache: &mut DecoderCache, pass: &Pass) -> Tensor<3> {
         let DecoderCache { tokens, memory } = cache;
-        let attend = |x| self.attention.extend(x, tokens, &pass.with("weights"));
-        self.residuals(x, pass, attend, |x, pass| self.cross.attend(x, memory, pass))
+        let attend = |x| self.attention.extended(x, tokens, &pass.with("weights"));
+        self.residuals(x, pass, attend, |x, pass| self.cross.before_output(x, memory, pass))
     }
 
     /// Applies the three layers of the block (self-attention, cross-attention, feed-forward layer), each with its
-    /// residual connection, norm and dropout. `attend` computes the self-attention and `cross` the cross-attention.
+    /// residual connection, norm and dropout. `attend` computes the self-attention and `cross` the cross-attention, both before
+    /// their output layers.
     fn residuals(
         &self,
         x: Tensor<3>,
@@ -283,15 +290,16 @@ impl DecoderBlock {
         attend: impl FnOnce(Tensor<3>) -> Tensor<3>,
         cross: impl FnOnce(Tensor<3>, &Pass) -> Tensor<3>,
     ) -> Tensor<3> {
-        let x = residual(&self.norm_self, self.norm_first, x, pass, |x| {
-            pass.with("attention").dropout(attend(x), self.dropout)
+        let dropped = |end| Epilogue { dropout: self.dropout, ..end };
+        let x = residual(&self.norm_self, self.norm_first, x, pass, |x, end| {
+            pass.with("attention").dense_into(self.attention.output_layer(), attend(x), dropped(end))
         });
-        let x = residual(&self.norm_cross, self.norm_first, x, pass, |x| {
-            let attended = cross(x, &pass.with("cross weights"));
-            pass.with("cross").dropout(attended, self.dropout)
+        let x = residual(&self.norm_cross, self.norm_first, x, pass, |x, end| {
+            let mixed = cross(x, &pass.with("cross weights"));
+            pass.with("cross").dense_into(self.cross.output_layer(), mixed, dropped(end))
         });
-        residual(&self.norm_feed_forward, self.norm_first, x, pass, |x| {
-            self.feed_forward.forward(x, &pass.with("feed forward"))
+        residual(&self.norm_feed_forward, self.norm_first, x, pass, |x, end| {
+            self.feed_forward.forward_into(x, &pass.with("feed forward"), end)
         })
     }
 }

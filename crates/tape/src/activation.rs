@@ -12,6 +12,17 @@ use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
 use crate::simd::{exp, vectorized};
 
+/// Activation function that follows a matrix product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// SiLU: [`silu`].
+    Silu,
+    /// ReLU: the larger of a value and zero.
+    Relu,
+    /// Gated linear unit: [`glu`], which halves the rows.
+    Glu,
+}
+
 /// Computes SiLU (swish), `x * sigmoid(x)`, element by element.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if !is_host(&x) {

@@ -1,10 +1,13 @@
 //! Operations that a GPU computes with kernels of this crate, and a capture device records.
 
+use std::fmt;
+
 use burn::tensor::{DType, Shape};
 use burn_backend::TensorMetadata;
 use burn_backend::tensor::{FloatTensor, IntTensor};
 use burn_dispatch::backends::Capture;
 
+use crate::activation::Activation;
 use crate::bridge::PrimitiveBackend;
 use crate::capture::record_kernel;
 use crate::geometry::Geometry;
@@ -19,11 +22,17 @@ mod convolution;
 mod cube;
 #[cfg(feature = "cube")]
 mod depthwise;
+#[cfg(feature = "cube")]
+mod epilogue;
 pub(crate) mod flat;
+#[cfg(feature = "cube")]
+mod heads;
 #[cfg(feature = "cube")]
 mod norm;
 #[cfg(feature = "cube")]
 mod queue;
+#[cfg(feature = "cube")]
+mod random;
 #[cfg(feature = "cube")]
 mod sums;
 #[cfg(feature = "cube")]
@@ -71,6 +80,109 @@ pub(crate) struct WeightsRule {
     pub(crate) dropout: Option<DropRule>,
 }
 
+/// What follows a matrix product, beside tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct EpilogueRule {
+    pub(crate) activation: Option<Activation>,
+    /// `None` if nothing is dropped.
+    #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "a capture reads nothing of it"))]
+    pub(crate) dropout: Option<DropRule>,
+    /// Type of the result.
+    pub(crate) to: DType,
+    /// Factor before the residual is added.
+    #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "a capture reads nothing of it"))]
+    pub(crate) factor: f32,
+}
+
+impl EpilogueRule {
+    /// Returns the shape of the result for a product of the shape `product`.
+    pub(crate) fn output_shape(&self, product: &Shape) -> Shape {
+        let halves = if self.activation == Some(Activation::Glu) { 2 } else { 1 };
+        Shape::new([product[0], product[1], product[2] / halves])
+    }
+}
+
+/// How a projection is cut into heads.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadsRule {
+    pub(crate) heads: usize,
+    /// Number of parts of the projection, each as wide as all heads.
+    pub(crate) parts: usize,
+    /// Whether the projection has a bias.
+    pub(crate) has_bias: bool,
+    pub(crate) outputs: Vec<HeadOutput>,
+}
+
+/// One result of a projection that is cut into heads.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadOutput {
+    #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "a capture reads nothing of it"))]
+    pub(crate) part: usize,
+    pub(crate) has_bias: bool,
+    #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "a capture reads nothing of it"))]
+    pub(crate) factor: f32,
+}
+
+impl HeadsRule {
+    /// Returns the shape of each result for a projection of the shape `projected`.
+    pub(crate) fn output_shape(&self, projected: &Shape) -> Shape {
+        Shape::new([projected[0], self.heads, projected[1], projected[2] / self.parts / self.heads])
+    }
+
+    /// Returns the shape of the projection whose results have the shape `output`.
+    pub(crate) fn projected_shape(&self, output: &Shape) -> Shape {
+        Shape::new([output[0], output[2], self.parts * output[1] * output[3]])
+    }
+
+    /// Returns the shapes of the gradients of the bias of the projection and of the other biases, for results of the shape
+    /// `output`.
+    pub(crate) fn bias_shapes(&self, output: &Shape) -> impl Iterator<Item = Shape> {
+        let shape = Shape::new([output[1], output[3]]);
+        let own = self.has_bias.then(|| Shape::new([self.parts * output[1] * output[3]]));
+        let others = self.outputs.iter().filter(|output| output.has_bias).map(move |_| shape.clone());
+        own.into_iter().chain(others)
+    }
+
+    /// Returns the number of rows of sums for these gradients.
+    pub(crate) fn sums(&self) -> usize {
+        let own = if self.has_bias { self.parts } else { 0 };
+        own + self.outputs.iter().filter(|output| output.has_bias).count()
+    }
+}
+
+/// Tensors beside the product of an [`EpilogueRule`], each of which may be missing: the bias in the type of the product, the
+/// number of valid rows of each sample, the [keys of the samples](crate::noise::Mask::sample_keys).
+pub(crate) struct EndTensors<B: PrimitiveBackend> {
+    pub(crate) bias: Option<FloatTensor<B>>,
+    pub(crate) lengths: Option<IntTensor<B>>,
+    pub(crate) keys: Option<IntTensor<B>>,
+}
+
+impl<B: PrimitiveBackend> Clone for EndTensors<B> {
+    fn clone(&self) -> Self {
+        Self { bias: self.bias.clone(), lengths: self.lengths.clone(), keys: self.keys.clone() }
+    }
+}
+
+impl<B: PrimitiveBackend> fmt::Debug for EndTensors<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the tensors beside a product")
+    }
+}
+
+impl<B: PrimitiveBackend<IntTensorPrimitive = FloatTensor<B>>> EndTensors<B> {
+    /// Returns which of the tensors are there.
+    #[cfg(feature = "cube")]
+    fn present(&self) -> [bool; 3] {
+        [self.bias.is_some(), self.lengths.is_some(), self.keys.is_some()]
+    }
+
+    /// Returns the tensors that are there, in order.
+    fn into_list(self) -> impl Iterator<Item = FloatTensor<B>> {
+        self.bias.into_iter().chain(self.lengths).chain(self.keys)
+    }
+}
+
 /// Backend with the operations of this module. All tensors of an operation have one type, but for the moments and the sums:
 /// a kernel reads memory as what it takes it for.
 ///
@@ -89,28 +201,33 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         taps: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// Normalizes the rows of `x` `[b, t, d]`, multiplies them by `scale` `[d]` and adds `shift` `[d]`. Returns the result
-    /// and the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation.
+    /// Normalizes the rows of `x` `[b, t, d]`, multiplies them by `scale` `[d]` and adds `shift` `[d]`. Returns the result in
+    /// the type `to`, and the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation. The types of
+    /// `x` and of scale and shift may differ.
     fn norm_rows(
         x: FloatTensor<Self>,
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
         epsilon: f32,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// Computes the gradient of the input of a layer norm from `grad_output` `[b, t, d]`, the input and its moments.
+    /// Computes the gradient of the input of a layer norm from `grad_output` `[b, t, d]`, the input and its moments, and adds
+    /// `other`, a gradient from elsewhere.
     fn norm_rows_back(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
         scale: FloatTensor<Self>,
+        other: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self>;
 
-    /// Computes the gradients of scale and shift of a layer norm, both `[d]`, in the type of `x`.
+    /// Computes the gradients of scale and shift of a layer norm, both `[d]`, in the type `to`.
     fn norm_rows_sums(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// Computes the softmax of `scores` `[samples, heads, queries, keys]`, to which the scores `by_distance`
@@ -134,6 +251,39 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         rule: WeightsRule,
         by_distance: bool,
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
+
+    /// Ends `product` `[b, t, d]` by `rule`: bias, activation, zeros in the padding, dropout, factor, and the sum with `residual`,
+    /// which has the shape and the type of the result, `rule.to`.
+    fn end(
+        product: FloatTensor<Self>,
+        residual: Option<FloatTensor<Self>>,
+        beside: EndTensors<Self>,
+        rule: EpilogueRule,
+    ) -> FloatTensor<Self>;
+
+    /// Computes the gradients of the product and of the bias of [`end`](Self::end). That of the residual is `grad_output`.
+    fn end_back(
+        grad_output: FloatTensor<Self>,
+        product: FloatTensor<Self>,
+        beside: EndTensors<Self>,
+        rule: EpilogueRule,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
+
+    /// Cuts `projected` `[b, t, p * h * w]`, to which `bias` `[p * h * w]` is added if `rule` says so, into results `[b, h, t, w]`,
+    /// with the `biases` `[h, w]` of those that have one.
+    fn split_heads(
+        projected: FloatTensor<Self>,
+        bias: Option<FloatTensor<Self>>,
+        biases: Vec<FloatTensor<Self>>,
+        rule: HeadsRule,
+    ) -> Vec<FloatTensor<Self>>;
+
+    /// Joins the gradients of the results of [`split_heads`](Self::split_heads), at least one, to that of the projection, and
+    /// computes those of the bias of the projection and of the other biases.
+    fn split_heads_back(
+        grads: Vec<Option<FloatTensor<Self>>>,
+        rule: HeadsRule,
+    ) -> (FloatTensor<Self>, Vec<FloatTensor<Self>>);
 
     /// Cuts the windows of `geometry` out of `x`.
     fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self>;
@@ -232,6 +382,64 @@ fn record_pieces(x: FloatTensor<Capture>, grad_output: FloatTensor<Capture>, geo
 }
 
 impl KernelBackend for Capture {
+    fn split_heads(
+        projected: FloatTensor<Self>,
+        bias: Option<FloatTensor<Self>>,
+        biases: Vec<FloatTensor<Self>>,
+        rule: HeadsRule,
+    ) -> Vec<FloatTensor<Self>> {
+        let made = vec![(rule.output_shape(&projected.shape()), projected.dtype()); rule.outputs.len()];
+        record_kernel("heads", std::iter::once(projected).chain(bias).chain(biases).collect(), made)
+    }
+
+    fn split_heads_back(
+        grads: Vec<Option<FloatTensor<Self>>>,
+        rule: HeadsRule,
+    ) -> (FloatTensor<Self>, Vec<FloatTensor<Self>>) {
+        let inputs: Vec<FloatTensor<Self>> = grads.into_iter().flatten().collect();
+        let (shape, dtype) = (inputs[0].shape(), inputs[0].dtype());
+        let biases: Vec<_> = rule.bias_shapes(&shape).map(|shape| (shape, dtype)).collect();
+        let rows = Shape::new([shape[0], shape[2], shape[1] * shape[3]]);
+        let segments = Shape::new([norm_sums_shape(&rows)[0], rule.sums(), rows[2]]);
+        let sums = (!biases.is_empty()).then_some((segments, DType::F32));
+        let made = std::iter::once((rule.projected_shape(&shape), dtype)).chain(sums).collect();
+        let mut made = record_kernel("heads", inputs, made);
+        let gradient = made.remove(0);
+        let biases = if made.is_empty() { made } else { record_kernel("heads", made, biases) };
+        (gradient, biases)
+    }
+
+    fn end(
+        product: FloatTensor<Self>,
+        residual: Option<FloatTensor<Self>>,
+        beside: EndTensors<Self>,
+        rule: EpilogueRule,
+    ) -> FloatTensor<Self> {
+        let made = vec![(rule.output_shape(&product.shape()), rule.to)];
+        let inputs = std::iter::once(product).chain(residual).chain(beside.into_list()).collect();
+        record_kernel("epilogue", inputs, made).remove(0)
+    }
+
+    fn end_back(
+        grad_output: FloatTensor<Self>,
+        product: FloatTensor<Self>,
+        beside: EndTensors<Self>,
+        _: EpilogueRule,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
+        let (shape, dtype) = (product.shape(), product.dtype());
+        let segments = Shape::new([norm_sums_shape(&shape)[0], 1, shape[2]]);
+        let bias = beside.bias.as_ref().map(TensorMetadata::shape);
+        let sums = bias.is_some().then_some((segments, DType::F32));
+        let made = std::iter::once((shape, dtype)).chain(sums).collect();
+        let inputs = [grad_output, product].into_iter().chain(beside.into_list()).collect();
+        let mut made = record_kernel("epilogue", inputs, made);
+        let bias = bias.map(|bias| {
+            let sums = made.pop().into_iter().collect();
+            record_kernel("epilogue", sums, vec![(bias, dtype)]).remove(0)
+        });
+        (made.remove(0), bias)
+    }
+
     fn attention_weights(
         scores: FloatTensor<Self>,
         by_distance: Option<FloatTensor<Self>>,
@@ -337,8 +545,9 @@ impl KernelBackend for Capture {
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
         _: f32,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let outputs = vec![(x.shape(), x.dtype()), (moments_shape(&x.shape()), DType::F32)];
+        let outputs = vec![(x.shape(), to), (moments_shape(&x.shape()), DType::F32)];
         let mut made = record_kernel("layer_norm", vec![x, scale, shift], outputs).into_iter();
         let mut next = || made.next().expect("two tensors are made");
         (next(), next())
@@ -349,18 +558,21 @@ impl KernelBackend for Capture {
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
         scale: FloatTensor<Self>,
+        other: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
         let made = vec![(x.shape(), x.dtype())];
-        record_kernel("layer_norm", vec![grad_output, x, moments, scale], made).remove(0)
+        let inputs = [grad_output, x, moments, scale].into_iter().chain(other).collect();
+        record_kernel("layer_norm", inputs, made).remove(0)
     }
 
     fn norm_rows_sums(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (dtype, shape) = (x.dtype(), norm_sums_shape(&x.shape()));
-        let made = vec![(Shape::new([shape[2]]), dtype); 2];
+        let shape = norm_sums_shape(&x.shape());
+        let made = vec![(Shape::new([shape[2]]), to); 2];
         record_sums("layer_norm", vec![grad_output, x, moments], shape, made)
     }
 }

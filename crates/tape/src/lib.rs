@@ -8,15 +8,17 @@ mod batch;
 mod bridge;
 mod buffers;
 mod capture;
+pub mod epilogue;
 pub mod failure;
 pub mod flat;
 mod fused;
 mod geometry;
 pub mod gpu;
+pub mod heads;
 mod host;
 mod kernels;
 mod noise;
-mod observe;
+pub mod observe;
 mod parameters;
 mod pass;
 mod remat;
@@ -42,7 +44,7 @@ pub use fused::{
     single_query_attention,
 };
 pub use noise::Noise;
-pub use observe::{Direction, PassObserver, Visit, layer_names};
+pub use observe::PassObserver;
 pub use parameters::{
     NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, devices, freeze, initialize,
     try_collect, walk,

@@ -158,16 +158,28 @@ impl Pass {
     /// 2026-11-21). The speed on a GPU was not measured.
     pub fn dense<const D: usize>(&self, layer: &Linear, x: Tensor<D>) -> Tensor<D> {
         let mut shape = x.dims();
-        let rows = shape[..D - 1].iter().product::<usize>();
-        let flat: Tensor<2> = self.to_compute_dtype(x).reshape([rows, shape[D - 1]]);
-        let product = flat.matmul(self.to_compute_dtype(layer.weight.val()));
-        let [_, width] = product.dims();
-        shape[D - 1] = width;
+        let product = self.rows_product(layer, x);
+        shape[D - 1] = product.dims()[1];
         let y = match &layer.bias {
             Some(bias) => product + self.to_compute_dtype(bias.val()).unsqueeze::<2>(),
             None => product,
         };
         self.observe(layer.weight.id, y.reshape(shape))
+    }
+
+    /// Computes the matrix product of `layer`, without its bias.
+    pub(crate) fn product(&self, layer: &Linear, x: Tensor<3>) -> Tensor<3> {
+        let [b, t, _] = x.dims();
+        let product = self.rows_product(layer, x);
+        let [_, width] = product.dims();
+        product.reshape([b, t, width])
+    }
+
+    fn rows_product<const D: usize>(&self, layer: &Linear, x: Tensor<D>) -> Tensor<2> {
+        let shape = x.dims();
+        let rows = shape[..D - 1].iter().product::<usize>();
+        let flat: Tensor<2> = self.to_compute_dtype(x).reshape([rows, shape[D - 1]]);
+        flat.matmul(self.to_compute_dtype(layer.weight.val()))
     }
 }
 

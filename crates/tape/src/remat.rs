@@ -1,7 +1,7 @@
 //! Rematerialization: a block keeps only its inputs, and the backward pass computes its intermediate values again.
 
 mod leaves;
-mod nodes;
+pub(crate) mod nodes;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use burn::module::ParamId;
-use plimsoll_tape::{Direction, PassObserver, Task, Visit, layer_names};
+use plimsoll_tape::observe::{Direction, Visit, layer_names};
+use plimsoll_tape::{PassObserver, Task};
 use serde::{Deserialize, Serialize};
 
 /// Time that a layer took in the micro-batches that were measured.

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
+use plimsoll_tape::heads::{Head, join};
 use plimsoll_tape::{AttentionInputs, AttentionMask, Noise, Pass, attention_weights};
 
 use super::cache::select_rows;
@@ -92,22 +93,24 @@ impl CrossAttention {
 
     /// Projects `memory` `[b, t, m]`, with the valid lengths `lengths`, to the keys and values of this layer.
     pub fn project_memory(&self, memory: Tensor<3>, lengths: &Lengths, pass: &Pass) -> CrossMemory {
-        let [b, t, _] = memory.dims();
-        let projected = pass.dense(&self.memory, memory);
-        let [_, _, both] = projected.dims();
-        let (h, w) = (self.heads, both / 2 / self.heads);
-        let projected = projected.reshape([b, t, 2, h, w]);
-        let part = |index: usize| -> Tensor<4> {
-            projected.clone().slice([0..b, 0..t, index..index + 1, 0..h, 0..w]).reshape([b, t, h, w]).swap_dims(1, 2)
-        };
-        CrossMemory { key: part(0), value: part(1), mask: lengths.attention_mask(false) }
+        let [key, value] = pass.dense_heads(&self.memory, memory, self.heads, 2, [Head::of(0), Head::of(1)]);
+        CrossMemory { key, value, mask: lengths.attention_mask(false) }
     }
 
     /// Attends from `x` `[b, u, d]` to a memory from [`project_memory`](Self::project_memory). The result is
     /// `[b, u, d]`.
     pub fn attend(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<3> {
-        let mixed = self.mixed(self.query(x, pass), memory, memory.value.clone(), pass);
-        self.joined(mixed, pass)
+        pass.dense(&self.output, self.before_output(x, memory, pass))
+    }
+
+    /// Computes the input `[b, u, d]` of the output layer of [`attend`](Self::attend).
+    pub(crate) fn before_output(&self, x: Tensor<3>, memory: &CrossMemory, pass: &Pass) -> Tensor<3> {
+        join(self.mixed(self.query(x, pass), memory, memory.value.clone(), pass))
+    }
+
+    /// Returns the last linear layer.
+    pub(crate) fn output_layer(&self) -> &Linear {
+        &self.output
     }
 
     /// Attends from `x` `[b, u, d]` to a memory from [`project_memory`](Self::project_memory). Returns the output
@@ -119,9 +122,21 @@ impl CrossAttention {
         guide: &GuidedAttention,
         pass: &Pass,
     ) -> (Tensor<3>, Tensor<1>) {
+        let (mixed, penalty) = self.before_output_guided(x, memory, guide, pass);
+        (pass.dense(&self.output, mixed), penalty)
+    }
+
+    /// Computes the input `[b, u, d]` of the output layer of [`attend_guided`](Self::attend_guided), and the penalty.
+    pub(crate) fn before_output_guided(
+        &self,
+        x: Tensor<3>,
+        memory: &CrossMemory,
+        guide: &GuidedAttention,
+        pass: &Pass,
+    ) -> (Tensor<3>, Tensor<1>) {
         let values = guide.append(memory.value.clone());
         let (mixed, penalty) = guide.split(self.mixed(self.query(x, pass), memory, values, pass));
-        (self.joined(mixed, pass), penalty)
+        (join(mixed), penalty)
     }
 
     /// Computes the attention weights `[b, h, u, t]` of `x` `[b, u, d]`, without dropout. For plots: the tensor is
@@ -134,9 +149,11 @@ impl CrossAttention {
 
     /// Computes the queries `[b, h, u, w]`, scaled by `1 / sqrt(w)`.
     fn query(&self, x: Tensor<3>, pass: &Pass) -> Tensor<4> {
-        let [b, u, d] = x.dims();
-        let (h, w) = (self.heads, d / self.heads);
-        pass.dense(&self.query, x).reshape([b, u, h, w]).swap_dims(1, 2) * (1.0 / (w as f64).sqrt())
+        let [_, _, d] = x.dims();
+        let w = d / self.heads;
+        let scaled = Head { factor: 1.0 / (w as f64).sqrt(), ..Head::of(0) };
+        let [query] = pass.dense_heads(&self.query, x, self.heads, 1, [scaled]);
+        query
     }
 
     /// Computes the weighted values `[b, h, u, w]`. `value` may have more channels than the keys; the result has the
@@ -144,11 +161,5 @@ impl CrossAttention {
     fn mixed(&self, query: Tensor<4>, memory: &CrossMemory, value: Tensor<4>, pass: &Pass) -> Tensor<4> {
         let parts = AttentionInputs { query, key: memory.key.clone(), value, positions: None };
         attend(parts, &memory.mask, pass, self.dropout)
-    }
-
-    /// Concatenates the heads and applies the output layer: `[b, h, u, w]` to `[b, u, d]`.
-    fn joined(&self, mixed: Tensor<4>, pass: &Pass) -> Tensor<3> {
-        let [b, h, u, w] = mixed.dims();
-        pass.dense(&self.output, mixed.swap_dims(1, 2).reshape([b, u, h * w]))
     }
 }

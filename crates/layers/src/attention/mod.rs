@@ -8,6 +8,7 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::Precision;
+use plimsoll_tape::heads::{Head, join};
 use plimsoll_tape::transfer::Constants;
 use plimsoll_tape::{AttentionInputs, AttentionMask, Pass, RelativePositions, single_query_attention};
 use serde::{Deserialize, Serialize};
@@ -121,74 +122,92 @@ impl Attention {
     /// All sequences must have the same length. With causal attention the results of several calls equal the result of
     /// one [`forward`](Self::forward) over the whole sequence, up to rounding.
     pub fn extend(&self, x: Tensor<3>, cache: &mut KeyValueCache, pass: &Pass) -> Tensor<3> {
+        pass.dense(&self.output, self.extended(x, cache, pass))
+    }
+
+    /// Computes the input `[b, t, d]` of the output layer of [`extend`](Self::extend).
+    pub(crate) fn extended(&self, x: Tensor<3>, cache: &mut KeyValueCache, pass: &Pass) -> Tensor<3> {
         let [b, t, _] = x.dims();
         let first = cache.len();
-        let [query, key, value] = self.parts(x, first, &Constants::default(), pass);
-        let (key, value) = cache.append(key, value);
+        let parts = self.parts(x, first, &Constants::default(), pass);
+        let (key, value) = cache.append(parts.key, parts.value);
         let count = first + t;
         if t == 1 && self.position.is_none() && pass.choice().precision == Precision::Fp32 {
             // One query that attends to all keys: causal masking changes nothing.
-            let [_, h, _, w] = query.dims();
-            let mixed = single_query_attention(query * (1.0 / (w as f64).sqrt()), &key, &value, count);
-            return pass.dense(&self.output, mixed.reshape([b, 1, h * w]));
+            let [_, h, _, w] = parts.query.dims();
+            let mixed = single_query_attention(parts.query, &key, &value, count);
+            return mixed.reshape([b, 1, h * w]);
         }
         let (key, value) = (key.narrow(2, 0, count), value.narrow(2, 0, count));
         let sight = AttentionMask {
             first_query: first,
             ..Lengths::new(vec![count as u32; b], count).attention_mask(self.causal)
         };
-        pass.dense(&self.output, self.mixed(query, key, value, sight, pass))
+        self.mixed(Parts { key, value, ..parts }, sight, pass)
     }
 
-    /// Computes queries, keys and values `[b, h, t, w]` of frames, the first of which has the index `first`. `constants`
-    /// keeps what layers share.
-    fn parts(&self, x: Tensor<3>, first: usize, constants: &Constants, pass: &Pass) -> [Tensor<4>; 3] {
-        let [b, t, d] = x.dims();
-        let (h, w) = (self.heads, d / self.heads);
-        let projected = pass.dense(&self.project, x).reshape([b, t, 3, h, w]);
-        let part = |index: usize| -> Tensor<4> {
-            projected.clone().slice([0..b, 0..t, index..index + 1, 0..h, 0..w]).reshape([b, t, h, w]).swap_dims(1, 2)
-        };
-        let rotated = |x: Tensor<4>| if self.rotary { rotate(x, first, constants) } else { x };
-        [rotated(part(0)), rotated(part(1)), part(2)]
+    /// Computes queries, keys and values of frames `[b, t, d]`, the first of which has the index `first`. `constants` keeps what
+    /// layers share.
+    fn parts(&self, x: Tensor<3>, first: usize, constants: &Constants, pass: &Pass) -> Parts {
+        let [_, _, d] = x.dims();
+        let heads = self.heads;
+        let scale = 1.0 / ((d / heads) as f64).sqrt();
+        let [key, value] = [Head::of(1), Head::of(2)];
+        match (&self.bias_content, &self.bias_position) {
+            (Some(content), Some(position)) => {
+                let biased = |bias: &Param<Tensor<2>>| Head {
+                    part: 0,
+                    bias: Some(pass.to_compute_dtype(bias.val())),
+                    factor: scale,
+                };
+                let results = [biased(content), biased(position), key, value];
+                let [query, position_query, key, value] = pass.dense_heads(&self.project, x, heads, 3, results);
+                Parts { query, position_query: Some(position_query), key, value }
+            }
+            _ if self.rotary => {
+                let [query, key, value] = pass.dense_heads(&self.project, x, heads, 3, [Head::of(0), key, value]);
+                let query = rotate(query, first, constants) * scale;
+                Parts { query, position_query: None, key: rotate(key, first, constants), value }
+            }
+            _ => {
+                let query = Head { factor: scale, ..Head::of(0) };
+                let [query, key, value] = pass.dense_heads(&self.project, x, heads, 3, [query, key, value]);
+                Parts { query, position_query: None, key, value }
+            }
+        }
     }
 
     /// Attends with projected queries, keys and values, and concatenates the heads: `[b, t, d]`, before the output
     /// layer.
-    fn mixed(
-        &self,
-        query: Tensor<4>,
-        key: Tensor<4>,
-        value: Tensor<4>,
-        sight: AttentionMask,
-        pass: &Pass,
-    ) -> Tensor<3> {
-        let [b, h, t, w] = query.dims();
-        let (scale, keys) = (1.0 / (w as f64).sqrt(), key.dims()[2]);
-        let (query, offsets) = match (&self.position, &self.bias_content, &self.bias_position) {
-            (Some(position), Some(content_bias), Some(position_bias)) => {
-                let biased = |bias: &Param<Tensor<2>>| {
-                    let bias = bias.val().reshape([1, h, 1, w]).cast(query.dtype());
-                    (query.clone() + bias) * scale
-                };
-                let device = query.device();
-                let table = sight.constants.get("offsets", &[sight.first_query, t, keys, h * w], &device, || {
-                    offsets(sight.first_query, t, keys, h * w, &device).unsqueeze::<3>()
-                });
-                let table = pass.dense(position, table).reshape([1, t + keys - 1, h, w]).swap_dims(1, 2);
-                (biased(content_bias), Some(RelativePositions { query: biased(position_bias), table }))
-            }
-            _ => (query * scale, None),
-        };
-        let mixed = attend(AttentionInputs { query, key, value, positions: offsets }, &sight, pass, self.dropout);
-        mixed.swap_dims(1, 2).reshape([b, t, h * w])
+    fn mixed(&self, parts: Parts, sight: AttentionMask, pass: &Pass) -> Tensor<3> {
+        let Parts { query, position_query, key, value } = parts;
+        let [_, h, t, w] = query.dims();
+        let keys = key.dims()[2];
+        let positions = self.position.as_ref().zip(position_query).map(|(position, query)| {
+            let device = query.device();
+            let table = sight.constants.get("offsets", &[sight.first_query, t, keys, h * w], &device, || {
+                offsets(sight.first_query, t, keys, h * w, &device).unsqueeze::<3>()
+            });
+            let [table] = pass.dense_heads(position, table, h, 1, [Head::of(0)]);
+            RelativePositions { query, table }
+        });
+        join(attend(AttentionInputs { query, key, value, positions }, &sight, pass, self.dropout))
     }
+}
+
+/// Queries, keys and values `[b, h, t, w]` of attention. The queries are scaled.
+struct Parts {
+    query: Tensor<4>,
+    /// Queries that are multiplied by the embeddings of distances, where attention has those.
+    position_query: Option<Tensor<4>>,
+    key: Tensor<4>,
+    value: Tensor<4>,
 }
 
 impl Branch for Attention {
     fn before_output(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let [query, key, value] = self.parts(x, 0, lengths.constants(), pass);
-        self.mixed(query, key, value, lengths.attention_mask(self.causal), pass)
+        let parts = self.parts(x, 0, lengths.constants(), pass);
+        self.mixed(parts, lengths.attention_mask(self.causal), pass)
     }
 
     fn output_layer(&self) -> &Linear {

@@ -22,12 +22,21 @@ fn pass(choice: Choice, samples: &[u64]) -> Pass {
 
 /// Computes the result and all gradients of `block` under a nonlinear loss, each with its name.
 fn results<B: Block>(block: &B, name: &str, rematerialize: bool, pass: &Pass) -> Vec<(String, Vec<f32>)> {
+    results_on(&Device::flex().autodiff(), block, name, rematerialize, pass)
+}
+
+fn results_on<B: Block>(
+    device: &Device,
+    block: &B,
+    name: &str,
+    rematerialize: bool,
+    pass: &Pass,
+) -> Vec<(String, Vec<f32>)> {
     let fixture = Fixture::read(name);
-    let device = Device::flex().autodiff();
-    let input = sequence(&fixture, "x", "lengths", &device);
+    let input = sequence(&fixture, "x", "lengths", device);
     let x = input.x.clone().require_grad();
     let memory = if fixture.shape("memory").is_some() { "memory" } else { "x" };
-    let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), &device);
+    let memory = sequence(&fixture, memory, &format!("{memory}_lengths"), device);
     let memory_x = memory.x.clone().require_grad();
     let (lengths, memory_lengths, pass) = (input.lengths, memory.lengths, pass.clone());
     let run = move |block: &B, (x, memory): (Tensor<3>, Tensor<3>)| {
@@ -211,4 +220,76 @@ fn decoder_steps_equal_whole_sequence_after_row_selection() {
     let last = block.extend(chosen(&x).narrow(1, 4, 1), &mut cache, &Pass::plain());
     let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
     close("the last tokens", &values(last), &values(chosen(&whole).narrow(1, 4, 1)), 1e-5);
+}
+
+/// Blocks on a GPU, whose kernels are others than those of the CPU. Needs a device with Vulkan, Metal or WebGPU; a software
+/// device will do.
+#[cfg(feature = "wgpu")]
+mod on_a_gpu {
+    use super::*;
+
+    fn gpu() -> Device {
+        Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff()
+    }
+
+    /// Checks that all values differ by at most 1e-4 of the largest.
+    fn equal(what: &str, found: &[(String, Vec<f32>)], expected: &[(String, Vec<f32>)]) {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        for ((name, found), (expected_name, expected)) in found.iter().zip(expected) {
+            assert_eq!((name, found.len()), (expected_name, expected.len()), "{what}");
+            let largest = expected.iter().fold(1.0_f32, |largest, x| largest.max(x.abs()));
+            let far = found.iter().zip(expected).find(|(a, b)| !((*a - *b).abs() <= 1e-4 * largest));
+            assert_eq!(far, None, "{what}: {name}, of which the largest is {largest}");
+        }
+    }
+
+    struct SameOnAGpu;
+
+    impl Check for SameOnAGpu {
+        fn check<B: Block>(&self, name: &str, build: &dyn Fn(&Device) -> B) {
+            let on = |device: &Device, again| {
+                let block = with_weights(build(device), &Fixture::read(name));
+                results_on(device, &block, name, again, &pass(Choice::default(), &[3, 4]))
+            };
+            let expected = on(&Device::flex().autodiff(), false);
+            for again in [false, true] {
+                equal(&format!("{name}, rematerialized: {again}"), &on(&gpu(), again), &expected);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_compute_what_they_compute_on_the_cpu() {
+        every_block(&SameOnAGpu, DROPOUT);
+    }
+
+    #[test]
+    fn a_rematerialized_conformer_computes_what_it_computes_on_the_cpu() {
+        for (name, positions) in
+            [("conformer_absolute", HeadPositions::Absolute), ("conformer_relative", HeadPositions::Relative)]
+        {
+            let on = |device: &Device, again: bool| {
+                let fixture = Fixture::read(name);
+                let config = ConformerConfig { kernel: 5, positions, dropout: DROPOUT, ..ConformerConfig::new(16, 4) };
+                let block = with_weights(config.init(device), &fixture);
+                let input = sequence(&fixture, "x", "lengths", device);
+                let x = input.x.require_grad();
+                let pass = pass(Choice::default(), &[3, 4]);
+                let y = match again {
+                    true => block.forward_rematerialized(x.clone(), &input.lengths, &pass),
+                    false => block.forward(x.clone(), &input.lengths, &pass),
+                };
+                let tape = (y.clone().square() + y.clone()).sum().backward();
+                let values = |x: Tensor<3>| x.into_data().try_into_vec::<f32>().unwrap();
+                let of_x = values(x.grad(&tape).unwrap());
+                let mut all = vec![("y".to_owned(), values(y)), ("x".to_owned(), of_x)];
+                all.extend(gradients(&block, &tape));
+                all
+            };
+            let expected = on(&Device::flex().autodiff(), false);
+            for again in [false, true] {
+                equal(&format!("{name}, rematerialized: {again}"), &on(&gpu(), again), &expected);
+            }
+        }
+    }
 }

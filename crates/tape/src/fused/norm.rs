@@ -1,17 +1,22 @@
 //! Layer norm: each row gets mean zero and variance one, then a scale and a shift per value.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, FloatDType, Tensor};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 
+use crate::Pass;
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
 use crate::kernels::{KernelBackend, on_kernels};
+use crate::remat::nodes::{Exit, Outcome, Slots, hub_of};
 use crate::simd::{sum, vectorized};
+use crate::tensors::FloatMapper;
 
 /// Normalizes each row of `x` (its last axis) to mean zero and variance one, then multiplies by `scale` and adds
 /// `shift`.
@@ -31,6 +36,85 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<
         scale.dtype() == x.dtype() && shift.dtype() == x.dtype(),
         "layer norm needs scale and shift of the type of the rows"
     );
+    let to = x.dtype();
+    normed(x, scale, shift, epsilon, to)
+}
+
+impl Pass {
+    /// Computes [`layer_norm`] in fp32, whatever the type of `x`.
+    pub fn layer_norm<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        scale: Tensor<1>,
+        shift: Tensor<1>,
+        epsilon: f64,
+    ) -> Tensor<D> {
+        let to = scale.dtype();
+        self.normed_to(x, scale, shift, epsilon, to)
+    }
+
+    /// Computes [`layer_norm`] in fp32, whatever the type of `x`, and casts the result to the dtype of matrix products.
+    pub fn layer_norm_to_compute<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        scale: Tensor<1>,
+        shift: Tensor<1>,
+        epsilon: f64,
+    ) -> Tensor<D> {
+        let to = match self.compute_dtype() {
+            FloatDType::F32 => scale.dtype(),
+            low => low.into(),
+        };
+        self.normed_to(x, scale, shift, epsilon, to)
+    }
+
+    /// Computes [`layer_norm_to_compute`](Self::layer_norm_to_compute) of `x`, and returns it with `x`, for a residual
+    /// connection around what takes the norm.
+    ///
+    /// On a GPU the gradients of both are added by the kernel of the norm.
+    pub fn layer_norm_beside(
+        &self,
+        x: Tensor<3>,
+        scale: Tensor<1>,
+        shift: Tensor<1>,
+        epsilon: f64,
+    ) -> (Tensor<3>, Tensor<3>) {
+        let device = x.device();
+        let to = match self.compute_dtype() {
+            FloatDType::F32 => scale.dtype(),
+            low => low.into(),
+        };
+        on_kernels!(
+            &device,
+            B => beside_on::<B>(x, scale, shift, (epsilon as f32, to)),
+            otherwise (self.layer_norm_to_compute(x.clone(), scale, shift, epsilon), x)
+        )
+    }
+
+    fn normed_to<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        scale: Tensor<1>,
+        shift: Tensor<1>,
+        epsilon: f64,
+        to: DType,
+    ) -> Tensor<D> {
+        let device = x.device();
+        on_kernels!(
+            &device,
+            _B => normed(x, scale, shift, epsilon, to),
+            otherwise {
+                let y = layer_norm(self.at_least_fp32(x), scale, shift, epsilon);
+                if y.dtype() == to { y } else { self.to_compute_dtype(y) }
+            }
+        )
+    }
+}
+
+/// Layer norm whose result has the type `to`.
+fn normed<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64, to: DType) -> Tensor<D> {
+    let shape = x.dims();
+    let width = shape[D - 1];
     if is_host(&x) && is_host(&scale) {
         let op = LayerNorm { width, epsilon: epsilon as f32 };
         return run(op, [Input::new(x), Input::new(scale), Input::new(shift)], shape);
@@ -43,7 +127,7 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<
     };
     on_kernels!(
         &device,
-        B => on_gpu::<B>(of_three(x), scale, shift, epsilon as f32).reshape(shape),
+        B => on_gpu::<B>(of_three(x), scale, shift, (epsilon as f32, to)).reshape(shape),
         otherwise composed(x, scale, shift, epsilon)
     )
 }
@@ -59,10 +143,15 @@ fn composed<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, ep
 /// Layer norm as one operation of the tape with kernels of this crate: it keeps its input and the moments of the rows.
 /// Composed of Burn's operations, its backward pass would be some forty kernels, and would keep three tensors of the size of
 /// the input; how many of them are fused, and what they store between them, depends on what is queued beside them.
-fn on_gpu<B: KernelBackend>(x: Tensor<3>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f32) -> Tensor<3> {
+fn on_gpu<B: KernelBackend>(
+    x: Tensor<3>,
+    scale: Tensor<1>,
+    shift: Tensor<1>,
+    (epsilon, to): (f32, DType),
+) -> Tensor<3> {
     let inputs = [MaybeTracked::<B>::new(x), MaybeTracked::new(scale), MaybeTracked::new(shift)];
     let [x, scale, shift] = inputs.each_ref().map(MaybeTracked::primitive);
-    let (output, moments) = B::norm_rows(x.clone(), scale.clone(), shift, epsilon);
+    let (output, moments) = B::norm_rows(x.clone(), scale.clone(), shift, epsilon, to);
     if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
         return B::from_plain(output);
     }
@@ -72,6 +161,47 @@ fn on_gpu<B: KernelBackend>(x: Tensor<3>, scale: Tensor<1>, shift: Tensor<1>, ep
         OpsKind::Tracked(step) => step.finish([x, moments, scale], output),
         OpsKind::UnTracked(step) => step.finish(output),
     })
+}
+
+/// Layer norm of `x` as two results of the tape: the norm, and `x` itself.
+fn beside_on<B: KernelBackend>(
+    x: Tensor<3>,
+    scale: Tensor<1>,
+    shift: Tensor<1>,
+    (epsilon, to): (f32, DType),
+) -> (Tensor<3>, Tensor<3>) {
+    if !x.is_tracked() {
+        return (on_gpu::<B>(x.clone(), scale, shift, (epsilon, to)), x);
+    }
+    let inputs = [MaybeTracked::<B>::new(x), MaybeTracked::new(scale), MaybeTracked::new(shift)];
+    let [x, scale, shift] = inputs.each_ref().map(MaybeTracked::primitive);
+    let (normed, moments) = B::norm_rows(x.clone(), scale.clone(), shift, epsilon, to);
+    let inputs = inputs.map(MaybeTracked::tracked);
+    let [for_x, for_scale, for_shift] = inputs.each_ref().map(|input| input.is_tracked().then(|| input.id()));
+    let guards = inputs.into_iter().filter(|input| input.is_tracked()).collect();
+    let slots = Slots::<B>::default();
+    let (found, kept) = (slots.clone(), x.clone());
+    let run = move || -> Outcome<B> {
+        let mut found = found.take().into_iter();
+        let (grad_output, other) = (found.next().flatten(), found.next().flatten());
+        let Some(grad_output) = grad_output else {
+            // What took the norm had no gradient.
+            return for_x.zip(other).into_iter().collect();
+        };
+        let mut all = Vec::new();
+        if let Some(node) = for_x {
+            let of_x = B::norm_rows_back(grad_output.clone(), kept.clone(), moments.clone(), scale.clone(), other);
+            all.push((node, of_x));
+        }
+        if for_scale.is_some() || for_shift.is_some() {
+            let (of_scale, of_shift) = B::norm_rows_sums(grad_output, kept.clone(), moments.clone(), scale.dtype());
+            all.extend(for_scale.map(|node| (node, of_scale)));
+            all.extend(for_shift.map(|node| (node, of_shift)));
+        }
+        all
+    };
+    let mut exit = Exit { hub: hub_of::<B>(guards, Arc::new(run), x.clone()), slots };
+    (exit.map_float(B::constant::<3>(normed)), exit.map_float(B::constant::<3>(x)))
 }
 
 #[derive(Debug)]
@@ -84,15 +214,16 @@ impl<B: KernelBackend> Backward<B, 3> for GpuStep<B> {
     fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output = gradients.consume::<B>(&ops.node);
         let [x, moments, scale] = ops.state;
+        let of_scale = scale.dtype();
         let [for_x, for_scale, for_shift] = ops.parents;
         if let Some(parent) = for_x {
-            let found = B::norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale);
+            let found = B::norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale, None);
             gradients.register::<B>(parent.id, found);
         }
         if for_scale.is_none() && for_shift.is_none() {
             return;
         }
-        let (scale, shift) = B::norm_rows_sums(grad_output, x, moments);
+        let (scale, shift) = B::norm_rows_sums(grad_output, x, moments, of_scale);
         for (parent, gradient) in [(for_scale, scale), (for_shift, shift)] {
             if let Some(parent) = parent {
                 gradients.register::<B>(parent.id, gradient);
@@ -267,6 +398,84 @@ mod tests {
             };
             for (ours, theirs) in results(true).iter().zip(&results(false)) {
                 ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 2e-4));
+            }
+        }
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn device_kernels_take_and_give_16_bits() {
+        use plimsoll_core::{Choice, Precision};
+
+        let cpu = Device::flex().autodiff();
+        let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
+        let half = Pass::new(Choice { precision: Precision::Fp16, ..Choice::default() }, crate::Noise::off());
+        let all = |shape: [usize; 3], device: &Device, takes: FloatDType, gives: bool, pass: &Pass| {
+            let leaf = |key| tensor([shape[2]], key, device).require_grad();
+            let (x, scale, shift) = (tensor(shape, 1, device).require_grad(), leaf(2), leaf(3));
+            let norm = if gives { Pass::layer_norm_to_compute } else { Pass::layer_norm };
+            let y = norm(pass, x.clone().cast(takes), scale.clone(), shift.clone(), 1e-5);
+            assert_eq!(y.dtype(), if gives { pass.compute_dtype().into() } else { DType::F32 });
+            let y = pass.at_least_fp32(y);
+            let grads = ((y.clone() * tensor(shape, 4, device)).sum() / (shape[0] * shape[1]) as f32).backward();
+            let [scale, shift] = [scale, shift].map(|leaf| leaf.grad(&grads).unwrap().into_data());
+            [y.into_data(), x.grad(&grads).unwrap().into_data(), scale, shift]
+        };
+        for shape in [[3, 2, 8], [1, 70, 33], [2, 64, 80]] {
+            let expected = all(shape, &cpu, FloatDType::F32, false, &Pass::plain());
+            for (takes, gives) in [(FloatDType::F16, false), (FloatDType::F32, true), (FloatDType::F16, true)] {
+                let found = all(shape, &gpu, takes, gives, &half);
+                for (ours, theirs) in found.iter().zip(&expected) {
+                    ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-2, 1e-2));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_norm_beside_its_input_has_the_gradients_of_both() {
+        check_beside(&Device::flex().autodiff());
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn device_kernels_add_the_gradient_beside_a_norm() {
+        check_beside(&Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff());
+    }
+
+    fn check_beside(device: &Device) {
+        let shape = [2, 70, 12];
+        let all = |is_beside: bool, uses: [bool; 2]| {
+            let leaf = |key| tensor([shape[2]], key, device).require_grad();
+            let (x, scale, shift) = (tensor(shape, 1, device).require_grad(), leaf(2), leaf(3));
+            let pass = Pass::plain();
+            // The input of the norm is not a leaf.
+            let inner = x.clone() * 2.0;
+            let (normed, kept) = match is_beside {
+                true => pass.layer_norm_beside(inner, scale.clone(), shift.clone(), 1e-5),
+                false => (layer_norm(inner.clone(), scale.clone(), shift.clone(), 1e-5), inner),
+            };
+            let mut loss = (x.clone() * 3.0).sum();
+            if uses[0] {
+                loss = loss + (normed * tensor(shape, 4, device)).sum();
+            }
+            if uses[1] {
+                loss = loss + (kept.square() * tensor(shape, 5, device)).sum();
+            }
+            let grads = loss.backward();
+            let of_parameters = [&scale, &shift].map(|leaf| leaf.grad(&grads).map(Tensor::into_data));
+            (x.grad(&grads).expect("a gradient").into_data(), of_parameters)
+        };
+        for uses in [[true, true], [true, false], [false, true]] {
+            let ((x, parameters), (expected, of_norm)) = (all(true, uses), all(false, uses));
+            x.assert_approx_eq::<f32>(&expected, burn::tensor::Tolerance::rel_abs(1e-4, 1e-4));
+            for (found, expected) in parameters.into_iter().zip(of_norm) {
+                assert_eq!(found.is_some(), expected.is_some(), "{uses:?}");
+                if let (Some(found), Some(expected)) = (found, expected) {
+                    found.assert_approx_eq::<f32>(&expected, burn::tensor::Tolerance::rel_abs(1e-4, 1e-4));
+                }
             }
         }
     }

@@ -42,6 +42,38 @@ pub struct AttentionMask {
 }
 
 impl AttentionMask {
+    /// Makes the mask of the padding of sequences that are padded to `width`: `[samples, width]`, true in the padding. `None` if
+    /// no sequence is padded.
+    pub fn padding(&self, width: usize, device: &Device) -> Option<Tensor<2, Bool>> {
+        let (lengths, constants) = (&self.key_lengths, &self.constants);
+        let shape = [lengths.len(), width];
+        let make = || {
+            let row: Tensor<1, Int> = Tensor::arange(0..width as i64, device);
+            let column: Vec<i32> = lengths.iter().map(|&length| length as i32).collect();
+            let column = Tensor::<2, Int>::from_data(uploaded(TensorData::new(column, [lengths.len(), 1])), device);
+            row.unsqueeze_dim::<2>(0).expand(shape).greater_equal(column.expand(shape))
+        };
+        let is_padded = lengths.iter().any(|&length| (length as usize) < width);
+        is_padded.then(|| constants.get("padding", &[], device, make))
+    }
+
+    /// Sets the padding of `x` `[samples, width, channels]` to zero.
+    pub fn clear_padding(&self, x: Tensor<3>) -> Tensor<3> {
+        let shape = x.dims();
+        match self.padding(shape[1], &x.device()) {
+            Some(padding) => x.mask_fill(padding.unsqueeze_dim::<3>(2).expand(shape), 0.0),
+            None => x,
+        }
+    }
+
+    /// Returns the number of valid keys of each sample on `device`, which all layers share.
+    pub(crate) fn lengths(&self, device: &Device) -> Tensor<1, Int> {
+        let lengths = &self.key_lengths;
+        let sizes: Vec<usize> = lengths.iter().map(|&length| length as usize).collect();
+        let made = || ints([lengths.len()], device, || lengths.to_vec());
+        self.constants.get("key lengths", &sizes, device, made)
+    }
+
     /// Returns how many of the `keys` keys, counted from the first key on, the query in row `row` of sample `sample`
     /// sees.
     fn visible_keys(&self, sample: usize, row: usize, keys: usize) -> usize {
@@ -115,7 +147,7 @@ impl WeightsOp {
         on_kernels!(
             &device,
             B => {
-                let (lengths, keys) = (B::plain_ints(self.lengths(&device)), self.sample_keys(&device).map(B::plain_ints));
+                let (lengths, keys) = (B::plain_ints(self.visibility.lengths(&device)), self.sample_keys(&device).map(B::plain_ints));
                 let by_distance = by_distance.map(B::plain);
                 let (softmax, weights) =
                     B::attention_weights(B::plain(scores), by_distance, lengths, keys, self.rule());
@@ -123,14 +155,6 @@ impl WeightsOp {
             },
             otherwise self.composed_with_dropout(shifted(scores, by_distance))
         )
-    }
-
-    /// Returns the number of valid keys of each sample on `device`, which all layers share.
-    fn lengths(&self, device: &Device) -> Tensor<1, Int> {
-        let lengths = &self.visibility.key_lengths;
-        let sizes: Vec<usize> = lengths.iter().map(|&length| length as usize).collect();
-        let made = || ints([lengths.len()], device, || lengths.to_vec());
-        self.visibility.constants.get("key lengths", &sizes, device, made)
     }
 
     fn sample_keys(&self, device: &Device) -> Option<Tensor<3, Int>> {

@@ -6,13 +6,15 @@ use burn::backend::{Backend, backend_extension};
 use burn::tensor::{DType, Shape};
 use burn_backend::TensorMetadata;
 use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
 use burn_dispatch::backends::Cube;
 
 use super::depthwise::sum_segments;
 use super::queue::queue;
-use super::sums::add_segments;
+use super::sums::{Rows, add_segments};
 use super::{
-    KernelBackend, WeightsRule, convolution, depthwise, distances_shape, moments_shape, norm, weights, windows,
+    EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, convolution, depthwise, distances_shape, epilogue,
+    heads, moments_shape, norm, weights, windows,
 };
 use crate::geometry::Geometry;
 
@@ -39,22 +41,17 @@ pub(crate) trait Kernels: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// [`KernelBackend::norm_rows`].
-    #[fusion(meta = |x, _, _, _| (x.clone(), TensorSpec::new(moments_shape(&x.shape), DType::F32)))]
+    #[fusion(meta = |x, _, _, _, to| (
+        TensorSpec::new(x.shape.clone(), *to),
+        TensorSpec::new(moments_shape(&x.shape), DType::F32),
+    ))]
     fn norm_rows(
         x: FloatTensor<Self>,
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
         epsilon: f32,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
-    /// [`KernelBackend::norm_rows_back`].
-    #[fusion(dtype = x, shape = x)]
-    fn norm_rows_back(
-        grad_output: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        moments: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-    ) -> FloatTensor<Self>;
 
     /// [`KernelBackend::cut_windows`].
     #[fusion(dtype = x, shape = geometry.shape().into())]
@@ -86,14 +83,15 @@ pub(crate) trait Kernels: Backend {
     ) -> FloatTensor<Self>;
 
     /// [`KernelBackend::norm_rows_sums`].
-    #[fusion(meta = |_, x, _| (
-        TensorSpec::new(Shape::new([x.shape[2]]), x.dtype),
-        TensorSpec::new(Shape::new([x.shape[2]]), x.dtype),
+    #[fusion(meta = |_, x, _, to| (
+        TensorSpec::new(Shape::new([x.shape[2]]), *to),
+        TensorSpec::new(Shape::new([x.shape[2]]), *to),
     ))]
     fn norm_rows_sums(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 }
 
@@ -141,7 +139,8 @@ impl Kernels for CubeBackend {
         taps: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (dtype, channels) = (x.dtype, x.shape()[2]);
-        add_segments(sum_segments(x, grad_output, taps), Shape::new([channels, 1, taps]), dtype)
+        let rows = [Rows::turned(taps, channels), Rows::joined(1, channels)];
+        two(add_segments(sum_segments(x, grad_output, taps), &rows, dtype))
     }
 
     fn norm_rows(
@@ -149,30 +148,98 @@ impl Kernels for CubeBackend {
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
         epsilon: f32,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        norm::norm_rows(x, scale, shift, epsilon)
-    }
-
-    fn norm_rows_back(
-        grad_output: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        moments: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        norm::norm_rows_back(grad_output, x, moments, scale)
+        norm::norm_rows(x, scale, shift, epsilon, to)
     }
 
     fn norm_rows_sums(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (dtype, width) = (x.dtype, x.shape()[2]);
-        add_segments(norm::norm_rows_sums(grad_output, x, moments), Shape::new([width]), dtype)
+        let width = x.shape()[2];
+        let rows = [Rows::joined(1, width), Rows::joined(1, width)];
+        two(add_segments(norm::norm_rows_sums(grad_output, x, moments), &rows, to))
     }
 }
 
 impl KernelBackend for Cube {
+    fn split_heads(
+        projected: FloatTensor<Self>,
+        bias: Option<FloatTensor<Self>>,
+        biases: Vec<FloatTensor<Self>>,
+        rule: HeadsRule,
+    ) -> Vec<FloatTensor<Self>> {
+        let made = vec![(rule.output_shape(&projected.shape()), projected.dtype()); rule.outputs.len()];
+        let has_bias = bias.is_some();
+        let inputs = std::iter::once(projected).chain(bias).chain(biases).collect();
+        queue("split_heads", inputs, made, move |mut inputs| {
+            let projected = inputs.remove(0);
+            let bias = has_bias.then(|| inputs.remove(0));
+            heads::split(projected, bias, inputs, &rule)
+        })
+    }
+
+    fn split_heads_back(
+        grads: Vec<Option<FloatTensor<Self>>>,
+        rule: HeadsRule,
+    ) -> (FloatTensor<Self>, Vec<FloatTensor<Self>>) {
+        let present: Vec<bool> = grads.iter().map(Option::is_some).collect();
+        let inputs: Vec<FloatTensor<Self>> = grads.into_iter().flatten().collect();
+        let (shape, dtype) = (inputs[0].shape(), inputs[0].dtype());
+        let biases = rule.bias_shapes(&shape).map(|shape| (shape, dtype));
+        let made = std::iter::once((rule.projected_shape(&shape), dtype)).chain(biases).collect();
+        let mut made = queue("split_heads_back", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let grads = present.iter().map(|is_present| if *is_present { inputs.next() } else { None }).collect();
+            let (gradient, biases) = heads::split_back(grads, &rule);
+            std::iter::once(gradient).chain(biases).collect()
+        });
+        let gradient = made.remove(0);
+        (gradient, made)
+    }
+
+    fn end(
+        product: FloatTensor<Self>,
+        residual: Option<FloatTensor<Self>>,
+        beside: EndTensors<Self>,
+        rule: EpilogueRule,
+    ) -> FloatTensor<Self> {
+        let made = vec![(rule.output_shape(&product.shape()), rule.to)];
+        let (has_residual, taken) = (residual.is_some(), beside.present());
+        let inputs = std::iter::once(product).chain(residual).chain(beside.into_list()).collect();
+        let mut made = queue("epilogue", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (product, residual) = (next(), has_residual.then(&mut next));
+            vec![epilogue::end(product, residual, beside_of(taken, next), &rule)]
+        });
+        made.remove(0)
+    }
+
+    fn end_back(
+        grad_output: FloatTensor<Self>,
+        product: FloatTensor<Self>,
+        beside: EndTensors<Self>,
+        rule: EpilogueRule,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
+        let (shape, dtype) = (product.shape(), product.dtype());
+        let bias = beside.bias.as_ref().map(|bias| (bias.shape(), dtype));
+        let made = std::iter::once((shape, dtype)).chain(bias).collect();
+        let taken = beside.present();
+        let inputs = [grad_output, product].into_iter().chain(beside.into_list()).collect();
+        let mut made = queue("epilogue_back", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (grad_output, product) = (next(), next());
+            let (gradient, bias) = epilogue::end_back(grad_output, product, beside_of(taken, next), &rule);
+            std::iter::once(gradient).chain(bias).collect()
+        });
+        (made.remove(0), made.pop())
+    }
+
     fn attention_weights(
         scores: FloatTensor<Self>,
         by_distance: Option<FloatTensor<Self>>,
@@ -267,8 +334,9 @@ impl KernelBackend for Cube {
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
         epsilon: f32,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        <Self as Kernels>::norm_rows(x, scale, shift, epsilon)
+        <Self as Kernels>::norm_rows(x, scale, shift, epsilon, to)
     }
 
     fn norm_rows_back(
@@ -276,15 +344,36 @@ impl KernelBackend for Cube {
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
         scale: FloatTensor<Self>,
+        other: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
-        <Self as Kernels>::norm_rows_back(grad_output, x, moments, scale)
+        let made = vec![(x.shape(), x.dtype())];
+        let inputs = [grad_output, x, moments, scale].into_iter().chain(other).collect();
+        let mut made = queue("norm_rows_back", inputs, made, |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (grad_output, x, moments, scale) = (next(), next(), next(), next());
+            vec![norm::norm_rows_back(grad_output, x, moments, scale, inputs.next())]
+        });
+        made.remove(0)
     }
 
     fn norm_rows_sums(
         grad_output: FloatTensor<Self>,
         x: FloatTensor<Self>,
         moments: FloatTensor<Self>,
+        to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        <Self as Kernels>::norm_rows_sums(grad_output, x, moments)
+        <Self as Kernels>::norm_rows_sums(grad_output, x, moments, to)
     }
+}
+
+fn two(tensors: Vec<CubeTensor>) -> (CubeTensor, CubeTensor) {
+    let mut tensors = tensors.into_iter();
+    let mut next = || tensors.next().expect("two tensors are made");
+    (next(), next())
+}
+
+/// Takes the tensors beside a product that are there by `taken`.
+fn beside_of([bias, lengths, keys]: [bool; 3], mut next: impl FnMut() -> CubeTensor) -> epilogue::Beside {
+    epilogue::Beside { bias: bias.then(&mut next), lengths: lengths.then(&mut next), keys: keys.then(&mut next) }
 }

@@ -22,15 +22,22 @@ const HALVINGS: usize = ROW_THREADS.ilog2() as usize;
 const GROUP_ROWS: u32 = 8;
 
 /// Normalizes the rows of `x` `[b, t, d]`, multiplies them by `scale` `[d]` and adds `shift` `[d]`. Returns the result and
-/// the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation.
-pub(super) fn norm_rows(x: CubeTensor, scale: CubeTensor, shift: CubeTensor, epsilon: f32) -> (CubeTensor, CubeTensor) {
+/// the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation. The result has the type `to`.
+pub(super) fn norm_rows(
+    x: CubeTensor,
+    scale: CubeTensor,
+    shift: CubeTensor,
+    epsilon: f32,
+    to: DType,
+) -> (CubeTensor, CubeTensor) {
     let shape = x.shape();
-    let out = empty_device_dtype(x.client.clone(), x.device.clone(), shape.clone(), x.dtype);
+    let out = empty_device_dtype(x.client.clone(), x.device.clone(), shape.clone(), to);
     let moments = empty_device_dtype(x.client.clone(), x.device.clone(), moments_shape(&shape), DType::F32);
     if shape.num_elements() == 0 {
         return (out, moments);
     }
-    let (dtype, address) = (dtype_to_storage_type(x.dtype), address_of(&[&x, &out]));
+    let types = [x.dtype, scale.dtype, to].map(dtype_to_storage_type);
+    let address = address_of(&[&x, &out]);
     norm_rows_kernel::launch(
         &out.client,
         groups_of_rows(&shape),
@@ -42,24 +49,30 @@ pub(super) fn norm_rows(x: CubeTensor, scale: CubeTensor, shift: CubeTensor, eps
         out.clone().into_tensor_arg(),
         moments.clone().into_tensor_arg(),
         epsilon,
-        dtype,
+        types,
     );
     (out, moments)
 }
 
-/// Computes the gradient of the input of [`norm_rows`] from `grad_output` `[b, t, d]`, the input and its moments.
+/// Computes the gradient of the input of [`norm_rows`] from `grad_output` `[b, t, d]`, the input and its moments, and adds `other`,
+/// of the type of the input.
 pub(super) fn norm_rows_back(
     grad_output: CubeTensor,
     x: CubeTensor,
     moments: CubeTensor,
     scale: CubeTensor,
+    other: Option<CubeTensor>,
 ) -> CubeTensor {
     let shape = x.shape();
     let out = empty_device_dtype(x.client.clone(), x.device.clone(), shape.clone(), x.dtype);
     if shape.num_elements() == 0 {
         return out;
     }
-    let (dtype, address) = (dtype_to_storage_type(x.dtype), address_of(&[&grad_output, &x, &out]));
+    let types = [x.dtype, scale.dtype, grad_output.dtype].map(dtype_to_storage_type);
+    let address = address_of(&[&grad_output, &x, &out]);
+    let has_other = other.is_some();
+    // Where it is missing, the kernel is compiled without a use of it.
+    let other = other.unwrap_or_else(|| x.clone());
     norm_rows_back_kernel::launch(
         &out.client,
         groups_of_rows(&shape),
@@ -69,8 +82,10 @@ pub(super) fn norm_rows_back(
         x.into_tensor_arg(),
         moments.into_tensor_arg(),
         scale.into_tensor_arg(),
+        other.into_tensor_arg(),
         out.clone().into_tensor_arg(),
-        dtype,
+        has_other,
+        types,
     );
     out
 }
@@ -83,7 +98,8 @@ pub(super) fn norm_rows_sums(grad_output: CubeTensor, x: CubeTensor, moments: Cu
     if segments * d == 0 {
         return out;
     }
-    let (dtype, address) = (dtype_to_storage_type(x.dtype), address_of(&[&grad_output, &x, &out]));
+    let types = [x.dtype, grad_output.dtype].map(dtype_to_storage_type);
+    let address = address_of(&[&grad_output, &x, &out]);
     let groups = |count: usize, threads: u32| count.div_ceil(threads as usize) as u32;
     norm_rows_sums_kernel::launch(
         &out.client,
@@ -94,7 +110,7 @@ pub(super) fn norm_rows_sums(grad_output: CubeTensor, x: CubeTensor, moments: Cu
         x.into_tensor_arg(),
         moments.into_tensor_arg(),
         out.clone().into_tensor_arg(),
-        dtype,
+        types,
     );
     out
 }
@@ -126,14 +142,14 @@ fn sum_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn norm_rows_kernel<E: Float>(
+fn norm_rows_kernel<E: Float, S: Float, O: Float>(
     x: &Tensor<E>,
-    scale: &Tensor<E>,
-    shift: &Tensor<E>,
-    out: &mut Tensor<E>,
+    scale: &Tensor<S>,
+    shift: &Tensor<S>,
+    out: &mut Tensor<O>,
     moments: &mut Tensor<f32>,
     epsilon: f32,
-    #[define(E)] _dtype: ElemType,
+    #[define(E, S, O)] _dtypes: [ElemType; 3],
 ) {
     let sample = CUBE_POS_Y as usize;
     let row = (CUBE_POS_X * GROUP_ROWS + UNIT_POS_Y) as usize;
@@ -170,7 +186,7 @@ fn norm_rows_kernel<E: Float>(
         while column < width {
             let normed = (f32::cast_from(x[place + column * step]) - mean) * inverse;
             let scaled = normed * f32::cast_from(scale[column * scale.stride(0)]);
-            out[to + column * to_step] = E::cast_from(scaled + f32::cast_from(shift[column * shift.stride(0)]));
+            out[to + column * to_step] = O::cast_from(scaled + f32::cast_from(shift[column * shift.stride(0)]));
             column += ROW_THREADS as usize;
         }
         if UNIT_POS_X == 0 {
@@ -183,13 +199,15 @@ fn norm_rows_kernel<E: Float>(
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn norm_rows_back_kernel<E: Float>(
-    grad_output: &Tensor<E>,
+fn norm_rows_back_kernel<E: Float, S: Float, O: Float>(
+    grad_output: &Tensor<O>,
     x: &Tensor<E>,
     moments: &Tensor<f32>,
-    scale: &Tensor<E>,
+    scale: &Tensor<S>,
+    other: &Tensor<E>,
     out: &mut Tensor<E>,
-    #[define(E)] _dtype: ElemType,
+    #[comptime] has_other: bool,
+    #[define(E, S, O)] _dtypes: [ElemType; 3],
 ) {
     let sample = CUBE_POS_Y as usize;
     let row = (CUBE_POS_X * GROUP_ROWS + UNIT_POS_Y) as usize;
@@ -227,19 +245,24 @@ fn norm_rows_back_kernel<E: Float>(
             let normed = (f32::cast_from(x[place + column * step]) - mean) * inverse;
             let weight = f32::cast_from(scale[column * scale.stride(0)]);
             let gradient = f32::cast_from(grad_output[grads + column * grads_step]) * weight;
-            out[to + column * to_step] = E::cast_from((gradient - flat - normed * along) * inverse);
+            let mut value = (gradient - flat - normed * along) * inverse;
+            if has_other {
+                let from = sample * other.stride(0) + row * other.stride(1) + column * other.stride(2);
+                value += f32::cast_from(other[from]);
+            }
+            out[to + column * to_step] = E::cast_from(value);
             column += ROW_THREADS as usize;
         }
     }
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn norm_rows_sums_kernel<E: Float>(
-    grad_output: &Tensor<E>,
+fn norm_rows_sums_kernel<E: Float, O: Float>(
+    grad_output: &Tensor<O>,
     x: &Tensor<E>,
     moments: &Tensor<f32>,
     out: &mut Tensor<f32>,
-    #[define(E)] _dtype: ElemType,
+    #[define(E, O)] _dtypes: [ElemType; 2],
 ) {
     let column = ABSOLUTE_POS_X as usize;
     let segment = ABSOLUTE_POS_Y as usize;

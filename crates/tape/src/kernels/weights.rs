@@ -11,8 +11,9 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::random::{DropArgs, random_bits, row_key};
 use super::{WeightsRule, address_of};
-use crate::noise::{DropRule, GOLDEN, MULTIPLIER_1, MULTIPLIER_2, STEPS};
+use crate::noise::STEPS;
 
 // Shapes: b samples, h heads, q queries, k keys, l = q - 1 + k distances.
 
@@ -116,24 +117,6 @@ pub(super) fn weights_back(
     (gradient, distances)
 }
 
-/// Numbers of a [`DropRule`] as a kernel takes them.
-struct DropArgs {
-    low: u32,
-    high: u32,
-    first: u32,
-    threshold: u32,
-    scale: f32,
-}
-
-impl DropArgs {
-    fn new(rule: Option<DropRule>) -> Self {
-        let Some(DropRule { place: [low, high], threshold, scale, first }) = rule else {
-            return Self { low: 0, high: 0, first: 0, threshold: 0, scale: 1.0 };
-        };
-        Self { low, high, first, threshold, scale }
-    }
-}
-
 /// Returns how many groups of threads cover the rows of a tensor of `shape`.
 fn groups_of_rows(shape: &Shape) -> CubeCount {
     CubeCount::new_3d(shape[2].div_ceil(GROUP_ROWS as usize) as u32, shape[1] as u32, shape[0] as u32)
@@ -185,23 +168,6 @@ fn largest_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
 fn row_number(head: u32, query: u32) -> u32 {
     let steps = comptime!([STEPS[0], STEPS[1]]);
     head * comptime!(steps[0]) + query * comptime!(steps[1])
-}
-
-/// Computes the first half of the key of a row, as on the CPU.
-#[cube]
-fn row_key(low: u32, high: u32, row: u32) -> u32 {
-    let x = low + row;
-    let x = (x ^ (x >> 16u32)) * MULTIPLIER_1;
-    (x ^ (x >> 15u32)) + high
-}
-
-/// Computes 32 random bits for a column of a row with the key `low` and `high`, as on the CPU.
-#[cube]
-fn random_bits(low: u32, high: u32, column: u32) -> u32 {
-    let x = low + column * GOLDEN;
-    let x = (x ^ (x >> 16u32)) * MULTIPLIER_1;
-    let x = ((x ^ (x >> 15u32)) + high) * MULTIPLIER_2;
-    x ^ (x >> 16u32)
 }
 
 #[cube(launch, address_type = "dynamic")]

@@ -26,18 +26,18 @@ use crate::FloatMapper;
 use crate::bridge::{PrimitiveBackend, inner_device};
 
 /// Primitive of a tensor with autodiff. It keeps the node of the tensor in the graph alive.
-pub(super) type TrackedTensor<B> = FloatTensor<Autodiff<B>>;
+pub(crate) type TrackedTensor<B> = FloatTensor<Autodiff<B>>;
 
 /// Gradients of the inputs and parameters of a block from its second pass, each with the node of the input or parameter
 /// in the graph of the first pass.
-pub(super) type Outcome<B> = Vec<(NodeId, FloatTensor<B>)>;
+pub(crate) type Outcome<B> = Vec<(NodeId, FloatTensor<B>)>;
 
 /// Function that computes a block again, runs the backward pass of the block, and returns the gradients.
-pub(super) type Run<B> = Arc<dyn Fn() -> Outcome<B> + Send + Sync>;
+pub(crate) type Run<B> = Arc<dyn Fn() -> Outcome<B> + Send + Sync>;
 
 /// Slots for the gradients of the outputs of a block, one slot for each output. The exit nodes fill them in the
 /// backward pass, and the hub reads them.
-pub(super) struct Slots<B: PrimitiveBackend>(Arc<Mutex<Vec<Option<FloatTensor<B>>>>>);
+pub(crate) struct Slots<B: PrimitiveBackend>(Arc<Mutex<Vec<Option<FloatTensor<B>>>>>);
 
 impl<B: PrimitiveBackend> Default for Slots<B> {
     fn default() -> Self {
@@ -65,7 +65,7 @@ impl<B: PrimitiveBackend> Slots<B> {
 
     /// Returns the stored gradients in the order of the outputs, `None` for an output without one, and removes all
     /// slots.
-    pub(super) fn take(&self) -> Vec<Option<FloatTensor<B>>> {
+    pub(crate) fn take(&self) -> Vec<Option<FloatTensor<B>>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -88,12 +88,20 @@ impl<T> fmt::Debug for Opaque<T> {
 
 /// Creates the graph node that computes a block again with `run`: in the backward pass it runs after the nodes of the
 /// block's outputs and before the nodes of `inputs`.
-pub(super) fn hub<B: PrimitiveBackend>(
+pub(crate) fn hub<B: PrimitiveBackend>(
     inputs: Vec<TrackedTensor<B>>,
     run: Run<B>,
     device: &Device,
 ) -> TrackedTensor<B> {
-    let nothing = B::plain(Tensor::<1>::zeros([1], &inner_device(device)));
+    hub_of::<B>(inputs, run, B::plain(Tensor::<1>::zeros([1], &inner_device(device))))
+}
+
+/// Creates the node as [`hub`] does. `nothing` is any tensor: nodes need one, and its values are not used.
+pub(crate) fn hub_of<B: PrimitiveBackend>(
+    inputs: Vec<TrackedTensor<B>>,
+    run: Run<B>,
+    nothing: FloatTensor<B>,
+) -> TrackedTensor<B> {
     // If no input requires a gradient, the parameters still do: an unused leaf takes the place of the inputs.
     let leaf = || B::tracked(B::constant::<1>(nothing.clone()).require_grad());
     let joined = inputs.into_iter().reduce(|a, b| join::<B>(a, b, nothing.clone())).unwrap_or_else(leaf);
@@ -112,9 +120,9 @@ fn join<B: PrimitiveBackend>(a: TrackedTensor<B>, b: TrackedTensor<B>, nothing: 
 
 /// Mapper over the outputs of a block in the first pass: gives each output an exit node, which depends on the hub and
 /// stores the gradient of the output in a slot.
-pub(super) struct Exit<B: PrimitiveBackend> {
-    pub(super) hub: TrackedTensor<B>,
-    pub(super) slots: Slots<B>,
+pub(crate) struct Exit<B: PrimitiveBackend> {
+    pub(crate) hub: TrackedTensor<B>,
+    pub(crate) slots: Slots<B>,
 }
 
 impl<B: PrimitiveBackend> FloatMapper for Exit<B> {
@@ -133,7 +141,7 @@ impl<B: PrimitiveBackend> FloatMapper for Exit<B> {
 }
 
 /// Builds a scalar whose backward pass gives `output` the gradient `grad_output`.
-pub(super) fn gradient_root<B: PrimitiveBackend, const D: usize>(
+pub(crate) fn gradient_root<B: PrimitiveBackend, const D: usize>(
     output: Tensor<D>,
     grad_output: FloatTensor<B>,
 ) -> Tensor<1> {

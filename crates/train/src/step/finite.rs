@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::module::ParamId;
 use plimsoll_core::{TimeOwner, timing};
-use plimsoll_tape::{Direction, PassObserver, Task, Visit, layer_names};
+use plimsoll_tape::observe::{Direction, Visit, layer_names};
+use plimsoll_tape::{PassObserver, Task};
 
 /// Reads the output of each layer and its gradient, and keeps the place of the first one with a value that is infinite
 /// or NaN.
