@@ -119,7 +119,7 @@ pub(crate) fn record<S: Traceable>(
         live.weights = weights(recorder, &task);
         let pass = Pass::new(choice, Noise::new(Key::new(0), batch.ids()));
         let layout = matches!(rules, BackendRules::Cube { .. }).then(|| FlatLayout::new(&task, 0, MOST_VALUES));
-        live.flat = layout.iter().flat_map(|layout| layout.parts()).map(|part| Bytes(part.len as u64 * 4)).collect();
+        live.flat = layout.iter().flat_map(FlatLayout::parts).map(|part| Bytes(part.len as u64 * 4)).collect();
         recorder.mark("forward");
         let _low = layout.and_then(|layout| low_parameters(&layout, &task, &pass, recorder));
         let start = recorder.next_id();

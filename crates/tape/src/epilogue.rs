@@ -225,11 +225,19 @@ mod tests {
         let kinds = [None, Some(Activation::Silu), Some(Activation::Relu), Some(Activation::Glu)];
         let case = |round: usize| {
             let shape @ [b, t, _] = [1 + below(3), 1 + below(150), 1 + below(20)];
-            let lengths = (round % 3 == 0).then(|| (0..b).map(|_| below(t + 2) as u32).collect());
+            let lengths = round.is_multiple_of(3).then(|| (0..b).map(|_| below(t + 2) as u32).collect());
             let width = 2 * (1 + below(40));
-            let dropout = if round % 2 == 0 { 0.3 } else { 0.0 };
+            let dropout = if round.is_multiple_of(2) { 0.3 } else { 0.0 };
             let factor = [None, Some(1.0), Some(0.5)][round % 3];
-            Case { shape, width, activation: kinds[round % 4], lengths, dropout, factor, has_bias: round % 5 != 0 }
+            Case {
+                shape,
+                width,
+                activation: kinds[round % 4],
+                lengths,
+                dropout,
+                factor,
+                has_bias: !round.is_multiple_of(5),
+            }
         };
         (0..12).map(case).collect()
     }

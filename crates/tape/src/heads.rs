@@ -23,7 +23,7 @@ use burn_backend::tensor::FloatTensor;
 use crate::Pass;
 use crate::host::MaybeTracked;
 use crate::kernels::{HeadOutput, HeadsRule, KernelBackend, on_kernels};
-use crate::remat::nodes::{Exit, Outcome, Slots, hub_of};
+use crate::remat::nodes::{Exit, Outcome, Slots, hub_of, with_nodes};
 use crate::tensors::FloatMapper;
 
 // Shapes: b samples, t rows of a sample, h heads, w width of a head.
@@ -164,10 +164,9 @@ fn split_on<B: KernelBackend>(
     if !device.is_autodiff() {
         return outputs.into_iter().map(B::from_plain).collect();
     }
-    let inputs: Vec<_> = std::iter::once(projected).chain(bias).chain(biases).map(MaybeTracked::tracked).collect();
+    let inputs = std::iter::once(projected).chain(bias).chain(biases).map(MaybeTracked::tracked);
     // The nodes of the inputs, at which the gradients are registered; `None` for one that needs none.
-    let nodes: Vec<_> = inputs.iter().map(|input| input.is_tracked().then(|| input.id())).collect();
-    let guards: Vec<_> = inputs.into_iter().filter(|input| input.is_tracked()).collect();
+    let (nodes, guards) = with_nodes::<B>(inputs);
     if guards.is_empty() {
         return outputs.into_iter().map(B::constant).collect();
     }

@@ -14,7 +14,7 @@ use burn_backend::tensor::FloatTensor;
 use crate::Pass;
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
 use crate::kernels::{KernelBackend, on_kernels};
-use crate::remat::nodes::{Exit, Outcome, Slots, hub_of};
+use crate::remat::nodes::{Exit, Outcome, Slots, hub_of, with_nodes};
 use crate::simd::{sum, vectorized};
 use crate::tensors::FloatMapper;
 
@@ -176,9 +176,8 @@ fn beside_on<B: KernelBackend>(
     let inputs = [MaybeTracked::<B>::new(x), MaybeTracked::new(scale), MaybeTracked::new(shift)];
     let [x, scale, shift] = inputs.each_ref().map(MaybeTracked::primitive);
     let (normed, moments) = B::norm_rows(x.clone(), scale.clone(), shift, epsilon, to);
-    let inputs = inputs.map(MaybeTracked::tracked);
-    let [for_x, for_scale, for_shift] = inputs.each_ref().map(|input| input.is_tracked().then(|| input.id()));
-    let guards = inputs.into_iter().filter(|input| input.is_tracked()).collect();
+    let (nodes, guards) = with_nodes::<B>(inputs.map(MaybeTracked::tracked));
+    let (for_x, for_scale, for_shift) = (nodes[0], nodes[1], nodes[2]);
     let slots = Slots::<B>::default();
     let (found, kept) = (slots.clone(), x.clone());
     let run = move || -> Outcome<B> {

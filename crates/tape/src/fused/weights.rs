@@ -360,9 +360,9 @@ fn softmax_in_place(scores: &mut [f32]) {
 /// Computes the weights as one operation of the tape, which keeps the softmax and nothing else. `inputs` are the scores by
 /// key, and scores by distance if there are any.
 fn on_device<B: PrimitiveBackend, const N: usize>(inputs: [Tensor<4>; N], op: WeightsOp) -> Tensor<4> {
-    let inputs = inputs.map(|input| MaybeTracked::<B>::new(input).tracked());
-    let nodes = inputs.each_ref().map(|input| input.node());
-    let mut plain = inputs.into_iter().map(|input| B::from_plain::<4>(input.into_primitive()));
+    let inputs = inputs.map(MaybeTracked::<B>::new);
+    let mut plain = inputs.each_ref().map(MaybeTracked::primitive).into_iter().map(B::from_plain::<4>);
+    let nodes = inputs.map(|input| input.tracked().node());
     let scores = plain.next().expect("there are scores");
     let (softmax, weights) = op.softmax_and_weights(scores, plain.next());
     let step = DeviceStep::<B>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();

@@ -78,7 +78,7 @@ by_slices!(Capture, record_parts);
 fn slices(flat: FloatTensor<Flex>, places: Vec<(usize, Shape)>) -> Vec<FloatTensor<Flex>> {
     let flat = Flex::from_plain::<1>(flat);
     let part = |(start, shape): (usize, Shape)| {
-        let part = flat.clone().slice([start..start + shape.num_elements()]);
+        let part = flat.clone().narrow(0, start, shape.num_elements());
         Flex::float_reshape(Flex::plain(part), shape)
     };
     places.into_iter().map(part).collect()

@@ -96,6 +96,20 @@ pub(crate) fn hub<B: PrimitiveBackend>(
     hub_of::<B>(inputs, run, B::plain(Tensor::<1>::zeros([1], &inner_device(device))))
 }
 
+/// Returns the nodes of `inputs`, `None` for one that requires no gradient, and the inputs that require one.
+pub(crate) fn with_nodes<B: PrimitiveBackend>(
+    inputs: impl IntoIterator<Item = TrackedTensor<B>>,
+) -> (Vec<Option<NodeId>>, Vec<TrackedTensor<B>>) {
+    let (mut nodes, mut tracked) = (Vec::new(), Vec::new());
+    for input in inputs {
+        nodes.push(input.is_tracked().then(|| input.id()));
+        if input.is_tracked() {
+            tracked.push(input);
+        }
+    }
+    (nodes, tracked)
+}
+
 /// Creates the node as [`hub`] does. `nothing` is any tensor: nodes need one, and its values are not used.
 pub(crate) fn hub_of<B: PrimitiveBackend>(
     inputs: Vec<TrackedTensor<B>>,
