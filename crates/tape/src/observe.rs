@@ -105,7 +105,7 @@ impl<const D: usize> Values for Tensor<D> {
 /// ```
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::Device;
-/// use plimsoll_tape::layer_names;
+/// use plimsoll_tape::observe::layer_names;
 ///
 /// let layers = vec![LinearConfig::new(2, 2).init(&Device::flex()), LinearConfig::new(2, 2).init(&Device::flex())];
 /// assert_eq!(layer_names(&layers)[&layers[1].weight.id], "1");
