@@ -292,4 +292,36 @@ mod on_a_gpu {
             }
         }
     }
+
+    /// The host needs some microseconds for each kernel, so on a fast GPU their number is the time of a step. A number that
+    /// grows is a regression, and one that shrinks belongs here.
+    #[test]
+    fn a_conformer_launches_few_kernels() {
+        use plimsoll_tape::gpu::CallCounter;
+
+        /// Kernels of a forward and a backward pass, with those of the loss.
+        const LAUNCHES: u64 = 103;
+        let device = gpu();
+        let config = ConformerConfig { positions: HeadPositions::Relative, ..ConformerConfig::new(64, 4) };
+        let block = initialize(config.init(&device), Key::new(1));
+        let (pass, lengths) = (pass(Choice::default(), &[3, 4]), Lengths::new(vec![20, 31], 31));
+        let step = || {
+            let x = Tensor::<3>::ones([2, 31, 64], &device).require_grad();
+            let y = block.forward(x.clone(), &lengths, &pass);
+            let tape = (y.clone() * y).sum().backward();
+            let _ = x.grad(&tape).map(Tensor::into_data);
+            assert!(gradients(&block, &tape).len() > 30);
+        };
+        step();
+        let counter = CallCounter::new();
+        let calls = || counter.calls().expect("a GPU backend is built in");
+        let counted = |_| {
+            let before = calls();
+            step();
+            calls().since(before).launches
+        };
+        // Other tests may run in the same process.
+        let launches = (0..4).map(counted).min().expect("several rounds");
+        assert!(launches.abs_diff(LAUNCHES) * 20 <= LAUNCHES, "{launches} kernels, and not {LAUNCHES}");
+    }
 }
