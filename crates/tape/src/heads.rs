@@ -134,15 +134,21 @@ fn composed(projected: Tensor<3>, h: usize, parts: usize, results: Vec<Head>) ->
             }
         }
     };
-    let result = |Head { part, bias, factor }| {
-        let x = of_part(part);
+    // Results of the same part share one slice, and the last of them owns it, so that it may be changed in place.
+    let mut cuts: Vec<Option<Tensor<4>>> = vec![None; parts];
+    let uses: Vec<usize> = results.iter().map(|head| head.part).collect();
+    let result = |(index, Head { part, bias, factor }): (usize, Head)| {
+        let x = cuts[part].take().unwrap_or_else(|| of_part(part));
+        if uses[index + 1..].contains(&part) {
+            cuts[part] = Some(x.clone());
+        }
         let x = match bias {
             Some(bias) => x + bias.reshape([1, h, 1, w]),
             None => x,
         };
         if factor == 1.0 { x } else { x * factor }
     };
-    results.into_iter().map(result).collect()
+    results.into_iter().enumerate().map(result).collect()
 }
 
 fn split_on<B: KernelBackend>(
