@@ -56,8 +56,7 @@ impl Pass {
             &device,
             B => {
                 let bias = layer.bias.as_ref().map(|bias| self.to_compute_dtype(bias.val()));
-                let y = ended::<B>(self, self.product(layer, x), bias, end);
-                self.observe(layer.weight.id, y)
+                ended::<B>(self, self.observe(layer.weight.id, self.product(layer, x)), bias, end)
             },
             otherwise self.composed(self.dense(layer, x), end)
         )
@@ -90,13 +89,18 @@ impl Pass {
     }
 }
 
-/// Ends a product as one operation of the tape, which keeps the product.
+/// Ends a product as one operation of the tape, which keeps the product if there is an activation.
 fn ended<B: KernelBackend>(pass: &Pass, product: Tensor<3>, bias: Option<Tensor<1>>, end: Epilogue) -> Tensor<3> {
     let Epilogue { activation, valid, dropout, residual } = end;
     let device = product.device().inner();
     let rows = product.dims()[1];
     let valid = valid.filter(|valid| valid.key_lengths.iter().any(|&length| (length as usize) < rows));
+    assert!(
+        valid.as_ref().is_none_or(|valid| valid.key_lengths.len() == product.dims()[0]),
+        "padding needs one length for each entry of the first axis"
+    );
     let mask = pass.noise().mask(dropout, 0);
+    mask.iter().for_each(|mask| mask.check_samples(product.dims()[0]));
     let factor = residual.as_ref().map_or(1.0, |(_, factor)| *factor as f32);
     let keys: Option<Tensor<3, Int>> = mask.as_ref().map(|mask| mask.sample_keys(&device));
     let low = match pass.compute_dtype() {
@@ -108,21 +112,28 @@ fn ended<B: KernelBackend>(pass: &Pass, product: Tensor<3>, bias: Option<Tensor<
     if has_nothing && to == product.dtype() {
         return product;
     }
-    let rule = EpilogueRule { activation, dropout: mask.as_ref().map(Mask::rule), to, factor };
+    if let Some((residual, _)) = &residual {
+        let [b, t, width] = product.dims();
+        let width = if activation == Some(Activation::Glu) { width / 2 } else { width };
+        assert_eq!(residual.dims(), [b, t, width], "a residual has the shape of the result");
+    }
+    let rule = EpilogueRule { activation, dropout: mask.as_ref().map(Mask::rule), from: product.dtype(), to, factor };
     let lengths = valid.map(|valid| B::plain_ints(valid.lengths(&device)));
     let product = MaybeTracked::<B>::new(product);
     let bias = bias.map(MaybeTracked::<B>::new);
     let residual = residual.map(|(residual, _)| MaybeTracked::<B>::new(residual));
     let plain = |tensor: &Option<MaybeTracked<B>>| tensor.as_ref().map(MaybeTracked::primitive);
     let beside = EndTensors { bias: plain(&bias), lengths, keys: keys.map(B::plain_ints) };
-    let kept = product.primitive();
-    let y = B::end(kept.clone(), plain(&residual), beside.clone(), rule.clone());
+    let plain_product = product.primitive();
+    let y = B::end(plain_product.clone(), plain(&residual), beside.clone(), rule.clone());
     let inputs = [Some(product), bias, residual];
     if inputs.iter().flatten().all(|input| matches!(input, MaybeTracked::Plain(_))) {
         return B::from_plain(y);
     }
     // What is missing is a constant of the graph.
-    let nodes = inputs.map(|input| input.unwrap_or_else(|| MaybeTracked::Plain(kept.clone())).tracked().node());
+    let nodes =
+        inputs.map(|input| input.unwrap_or_else(|| MaybeTracked::Plain(plain_product.clone())).tracked().node());
+    let kept = activation.map(|_| plain_product);
     let step = EndStep::<B>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     B::from_tracked(match step {
         OpsKind::Tracked(step) => step.finish((kept, beside, rule), y),
@@ -134,7 +145,7 @@ fn ended<B: KernelBackend>(pass: &Pass, product: Tensor<3>, bias: Option<Tensor<
 struct EndStep<B>(PhantomData<B>);
 
 impl<B: KernelBackend> Backward<B, 3> for EndStep<B> {
-    type State = (FloatTensor<B>, EndTensors<B>, EpilogueRule);
+    type State = (Option<FloatTensor<B>>, EndTensors<B>, EpilogueRule);
 
     fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output = gradients.consume::<B>(&ops.node);

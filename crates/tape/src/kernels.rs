@@ -87,6 +87,8 @@ pub(crate) struct EpilogueRule {
     /// `None` if nothing is dropped.
     #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "a capture reads nothing of it"))]
     pub(crate) dropout: Option<DropRule>,
+    /// Type of the product.
+    pub(crate) from: DType,
     /// Type of the result.
     pub(crate) to: DType,
     /// Factor before the residual is added.
@@ -261,10 +263,11 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         rule: EpilogueRule,
     ) -> FloatTensor<Self>;
 
-    /// Computes the gradients of the product and of the bias of [`end`](Self::end). That of the residual is `grad_output`.
+    /// Computes the gradients of the product and of the bias of [`end`](Self::end). That of the residual is `grad_output`. The
+    /// product is needed only for an activation.
     fn end_back(
         grad_output: FloatTensor<Self>,
-        product: FloatTensor<Self>,
+        product: Option<FloatTensor<Self>>,
         beside: EndTensors<Self>,
         rule: EpilogueRule,
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
@@ -327,7 +330,7 @@ pub(crate) fn norm_sums_shape(x: &Shape) -> Shape {
 
 /// Returns the shape of the scores by distance of attention whose scores have the shape `scores`.
 pub(crate) fn distances_shape(scores: &Shape) -> Shape {
-    Shape::new([scores[0], scores[1], scores[2], scores[2] + scores[3] - 1])
+    Shape::new([scores[0], scores[1], scores[2], (scores[2] + scores[3]).saturating_sub(1)])
 }
 
 /// Returns the shape of the gradients of a weight of `shape` in `count` pieces. Each begins where a GPU allows a tensor to begin.
@@ -422,16 +425,16 @@ impl KernelBackend for Capture {
 
     fn end_back(
         grad_output: FloatTensor<Self>,
-        product: FloatTensor<Self>,
+        product: Option<FloatTensor<Self>>,
         beside: EndTensors<Self>,
-        _: EpilogueRule,
+        rule: EpilogueRule,
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
-        let (shape, dtype) = (product.shape(), product.dtype());
+        let (shape, dtype) = (product.as_ref().unwrap_or(&grad_output).shape(), rule.from);
         let segments = Shape::new([norm_sums_shape(&shape)[0], 1, shape[2]]);
         let bias = beside.bias.as_ref().map(TensorMetadata::shape);
         let sums = bias.is_some().then_some((segments, DType::F32));
         let made = std::iter::once((shape, dtype)).chain(sums).collect();
-        let inputs = [grad_output, product].into_iter().chain(beside.into_list()).collect();
+        let inputs = std::iter::once(grad_output).chain(product).chain(beside.into_list()).collect();
         let mut made = record_kernel("epilogue", inputs, made);
         let bias = bias.map(|bias| {
             let sums = made.pop().into_iter().collect();

@@ -6,7 +6,8 @@
 //! until it is summed.
 //!
 //! The copy belongs to the node of the parameter in the graph of autodiff. So a layer says nothing of it, a parameter that is
-//! used in fp32 as well gets both gradients, and no other graph finds the copy.
+//! used in fp32 as well gets both gradients, and no other graph finds the copy. Where a parameter is used several times in 16
+//! bits, its gradients are added in 16 bits, as PyTorch's autocast adds them.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -15,6 +15,7 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
 use burn_dispatch::backends::autodiff::Autodiff;
 
+use super::shift::relative_shift_backward;
 use super::weights::{AttentionMask, WeightsOp};
 use crate::Noise;
 use crate::bridge::{PrimitiveBackend, on_backend};
@@ -126,10 +127,9 @@ impl ChunkedAttention {
                 self.weights(first).gradient(softmax, grad_weights, inputs.positions.is_some());
             grad_query.push(grad_scores.clone().matmul(inputs.key.clone()));
             let query = inputs.query.clone().narrow(2, first, count);
-            add(&mut grad_key, grad_scores.swap_dims(2, 3).matmul(query));
-            if let (Some(positions), Some(sum), Some(grad_distances)) =
-                (&inputs.positions, &mut grad_table, grad_distances)
-            {
+            add(&mut grad_key, grad_scores.clone().swap_dims(2, 3).matmul(query));
+            if let (Some(positions), Some(sum)) = (&inputs.positions, &mut grad_table) {
+                let grad_distances = grad_distances.unwrap_or_else(|| relative_shift_backward(grad_scores));
                 let (position_query, table) = positions.chunk(first, count, inputs.key.dims()[2]);
                 grad_position_query.push(grad_distances.clone().matmul(table));
                 let part = grad_distances.swap_dims(2, 3).matmul(position_query).sum_dim(0);

@@ -54,7 +54,8 @@ impl AttentionMask {
             row.unsqueeze_dim::<2>(0).expand(shape).greater_equal(column.expand(shape))
         };
         let is_padded = lengths.iter().any(|&length| (length as usize) < width);
-        is_padded.then(|| constants.get("padding", &[], device, make))
+        let sizes: Vec<usize> = std::iter::once(width).chain(lengths.iter().map(|&length| length as usize)).collect();
+        is_padded.then(|| constants.get("padding", &sizes, device, make))
     }
 
     /// Sets the padding of `x` `[samples, width, channels]` to zero.
@@ -147,6 +148,9 @@ impl WeightsOp {
         on_kernels!(
             &device,
             B => {
+                let [samples, ..] = scores.dims();
+                assert_eq!(samples, self.visibility.key_lengths.len(), "attention needs the length of each sample");
+                self.dropout.iter().for_each(|mask| mask.check_samples(samples));
                 let (lengths, keys) = (B::plain_ints(self.visibility.lengths(&device)), self.sample_keys(&device).map(B::plain_ints));
                 let by_distance = by_distance.map(B::plain);
                 let (softmax, weights) =
@@ -178,23 +182,21 @@ impl WeightsOp {
     }
 
     /// Computes the gradient of the scores from `softmax` and the gradient of the weights, `grad_output`, without
-    /// autodiff. If `by_distance`, also returns the gradient of the scores by distance.
+    /// autodiff. If `by_distance`, a GPU returns the gradient of the scores by distance, too; elsewhere it is that of the scores
+    /// [turned back](relative_shift_backward).
     pub(super) fn gradient(
         &self,
         softmax: Tensor<4>,
         grad_output: Tensor<4>,
         by_distance: bool,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
-        let with_distances = |gradient: Tensor<4>| {
-            let distances = by_distance.then(|| relative_shift_backward(gradient.clone()));
-            (gradient, distances)
-        };
         if is_host(&grad_output) && is_host(&softmax) {
             let shape = grad_output.dims();
-            return with_distances(on_host!(grad_output, B => {
+            let gradient = on_host!(grad_output, B => {
                 let softmax = B::contiguous(B::plain(softmax));
                 B::from_plain(self.backward_on::<B>(&softmax, B::plain(grad_output), shape))
-            }));
+            });
+            return (gradient, None);
         }
         let device = grad_output.device();
         on_kernels!(
@@ -205,7 +207,7 @@ impl WeightsOp {
                     B::attention_weights_back(B::plain(softmax), B::plain(grad_output), keys, self.rule(), by_distance);
                 (B::from_plain(gradient), distances.map(B::from_plain))
             },
-            otherwise with_distances(self.composed_gradient(softmax, grad_output))
+            otherwise (self.composed_gradient(softmax, grad_output), None)
         )
     }
 
@@ -383,6 +385,7 @@ impl<B: PrimitiveBackend, const N: usize> Backward<B, N> for DeviceStep<B> {
         let (op, softmax) = ops.state;
         let by_distance = ops.parents.get(1).is_some_and(Option::is_some);
         let (gradient, distances) = op.gradient(B::from_plain(softmax), grad_output, by_distance);
+        let distances = distances.or_else(|| by_distance.then(|| relative_shift_backward(gradient.clone())));
         for (parent, gradient) in ops.parents.iter().zip([Some(gradient), distances]) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, B::plain(gradient));

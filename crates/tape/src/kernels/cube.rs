@@ -221,19 +221,19 @@ impl KernelBackend for Cube {
 
     fn end_back(
         grad_output: FloatTensor<Self>,
-        product: FloatTensor<Self>,
+        product: Option<FloatTensor<Self>>,
         beside: EndTensors<Self>,
         rule: EpilogueRule,
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
-        let (shape, dtype) = (product.shape(), product.dtype());
+        let (shape, dtype) = (product.as_ref().unwrap_or(&grad_output).shape(), rule.from);
         let bias = beside.bias.as_ref().map(|bias| (bias.shape(), dtype));
         let made = std::iter::once((shape, dtype)).chain(bias).collect();
-        let taken = beside.present();
-        let inputs = [grad_output, product].into_iter().chain(beside.into_list()).collect();
+        let (has_product, taken) = (product.is_some(), beside.present());
+        let inputs = std::iter::once(grad_output).chain(product).chain(beside.into_list()).collect();
         let mut made = queue("epilogue_back", inputs, made, move |inputs| {
             let mut inputs = inputs.into_iter();
             let mut next = || inputs.next().expect("the inputs that were queued");
-            let (grad_output, product) = (next(), next());
+            let (grad_output, product) = (next(), has_product.then(&mut next));
             let (gradient, bias) = epilogue::end_back(grad_output, product, beside_of(taken, next), &rule);
             std::iter::once(gradient).chain(bias).collect()
         });

@@ -77,20 +77,23 @@ pub(super) fn end(
     out
 }
 
-/// Computes the gradient of `product` from that of the result, and the gradient of the bias if there is one.
+/// Computes the gradient of `product` from that of the result, and the gradient of the bias if there is one. The product is
+/// read only for an activation.
 pub(super) fn end_back(
     grad_output: CubeTensor,
-    product: CubeTensor,
+    product: Option<CubeTensor>,
     beside: Beside,
     rule: &EpilogueRule,
 ) -> (CubeTensor, Option<CubeTensor>) {
+    debug_assert!(product.is_some() || rule.activation.is_none());
+    let product = product.unwrap_or_else(|| grad_output.clone());
     let shape = product.shape();
     let new = |shape: Shape, dtype| empty_device_dtype(product.client.clone(), product.device.clone(), shape, dtype);
-    let (gradient, segments) = (new(shape.clone(), product.dtype), norm_sums_shape(&shape)[0]);
+    let (gradient, segments) = (new(shape.clone(), rule.from), norm_sums_shape(&shape)[0]);
     let sums = beside.bias.as_ref().map(|_| new(Shape::new([segments, 1, shape[2]]), DType::F32));
     if shape.num_elements() > 0 {
         let kinds = Kinds::new(&beside, rule);
-        let types = [product.dtype, grad_output.dtype].map(dtype_to_storage_type);
+        let types = [rule.from, grad_output.dtype].map(dtype_to_storage_type);
         let [bias, lengths, keys] = beside.filled(&product);
         let written = sums.clone().unwrap_or_else(|| gradient.clone());
         let drop = DropArgs::new(rule.dropout);
@@ -119,7 +122,7 @@ pub(super) fn end_back(
             types,
         );
     }
-    let bias = sums.map(|sums| add_segments(sums, &[Rows::joined(1, shape[2])], product.dtype).remove(0));
+    let bias = sums.map(|sums| add_segments(sums, &[Rows::joined(1, shape[2])], rule.from).remove(0));
     (gradient, bias)
 }
 
@@ -201,7 +204,10 @@ fn end_kernel<E: Float, F: Float>(
         value *= sigmoid(value);
     }
     if comptime!(kinds.activation == Some(Activation::Relu)) {
-        value = max(value, 0.0f32);
+        // What is not a number stays so.
+        if value <= 0.0f32 {
+            value = 0.0f32;
+        }
     }
     if comptime!(kinds.activation == Some(Activation::Glu)) {
         let gate = with_bias::<E>(product, bias, place + width * product.stride(2), column + width, has_bias);

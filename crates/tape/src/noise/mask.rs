@@ -56,6 +56,15 @@ impl Mask {
         Self { source: source.clone(), rate, first }
     }
 
+    /// Checks that there is a sample for each of `count` entries of the first axis.
+    ///
+    /// # Panics
+    /// If there is not.
+    pub(crate) fn check_samples(&self, count: usize) {
+        let samples = self.source.samples.keys.len();
+        assert_eq!(count, samples, "dropout needs one sample id for each entry of the first axis");
+    }
+
     /// Returns what a kernel draws the mask from, beside the keys of the samples.
     pub(crate) fn rule(&self) -> DropRule {
         let (place, threshold, scale) = (halves(self.source.place), self.threshold(), self.scale());
@@ -95,8 +104,7 @@ impl Mask {
     /// the last. It does not depend on the lengths of the axes, because padding changes them.
     fn row_coordinates(&self, shape: &[usize]) -> Vec<u32> {
         assert!(shape.len() > 1, "dropout needs a tensor of at least two axes");
-        let samples = self.source.samples.keys.len();
-        assert_eq!(shape[0], samples, "dropout needs one sample id for each entry of the first axis");
+        self.check_samples(shape[0]);
         let axes = &shape[1..shape.len() - 1];
         let mut rows = vec![0_u32];
         for (axis, &extent) in axes.iter().enumerate() {
