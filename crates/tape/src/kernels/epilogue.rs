@@ -10,7 +10,7 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::random::{DropArgs, random_bits, row_key};
+use super::random::{DropArgs, random_bits, row_key, sample_high, sample_low};
 use super::sums::{Rows, add_segments};
 use super::{EpilogueRule, NORM_SEGMENT_ROWS, address_of, norm_sums_shape};
 use crate::activation::Activation;
@@ -219,8 +219,8 @@ fn end_kernel<E: Float, F: Float>(
         }
     }
     if comptime!(kinds.drops) {
-        let low = u32::cast_from(keys[sample]) ^ place_low;
-        let high = u32::cast_from(keys[sample + out.shape(0)]) + place_high;
+        let low = sample_low(keys, sample, place_low);
+        let high = sample_high(keys, sample, place_high);
         let number = (first_row + row as u32) * comptime!(STEPS[0]);
         value *= scale;
         if random_bits(row_key(low, high, number), high + number, column as u32) < threshold {
@@ -270,8 +270,8 @@ fn end_back_kernel<E: Float, F: Float>(
     let mut low = 0u32;
     let mut high = 0u32;
     if comptime!(kinds.drops) {
-        low = u32::cast_from(keys[sample]) ^ place_low;
-        high = u32::cast_from(keys[sample + product.shape(0)]) + place_high;
+        low = sample_low(keys, sample, place_low);
+        high = sample_high(keys, sample, place_high);
     }
     let mut visible = rows;
     if comptime!(kinds.clears) {

@@ -23,6 +23,19 @@ impl DropArgs {
     }
 }
 
+/// Computes the first half of the key of a sample at a place of the model. `keys` `[2, samples, 1]` are those of all samples; their
+/// rows may have gaps between them.
+#[cube]
+pub(super) fn sample_low(keys: &Tensor<i32>, sample: usize, place_low: u32) -> u32 {
+    u32::cast_from(keys[sample * keys.stride(1)]) ^ place_low
+}
+
+/// Computes the second half of the key of a sample, as [`sample_low`] the first.
+#[cube]
+pub(super) fn sample_high(keys: &Tensor<i32>, sample: usize, place_high: u32) -> u32 {
+    u32::cast_from(keys[keys.stride(0) + sample * keys.stride(1)]) + place_high
+}
+
 /// Computes the first half of the key of the row with the number `row`, as `row_key` of the CPU does. The second half is
 /// `high + row`.
 #[cube]

@@ -11,7 +11,7 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::random::{DropArgs, random_bits, row_key};
+use super::random::{DropArgs, random_bits, row_key, sample_high, sample_low};
 use super::{WeightsRule, address_of};
 use crate::noise::STEPS;
 
@@ -244,8 +244,8 @@ fn weights_kernel<E: Float>(
         let mut low = 0u32;
         let mut high = 0u32;
         if has_dropout {
-            let of_sample = u32::cast_from(keys[sample]) ^ place_low;
-            let other = u32::cast_from(keys[sample + lengths.shape(0)]) + place_high;
+            let of_sample = sample_low(keys, sample, place_low);
+            let other = sample_high(keys, sample, place_high);
             let number = row_number(head as u32, first_row + row as u32);
             low = row_key(of_sample, other, number);
             high = other + number;
@@ -303,8 +303,8 @@ fn weights_back_kernel<E: Float>(
     let mut low = 0u32;
     let mut high = 0u32;
     if has_dropout {
-        let of_sample = u32::cast_from(keys[sample]) ^ place_low;
-        let other = u32::cast_from(keys[sample + softmax.shape(0)]) + place_high;
+        let of_sample = sample_low(keys, sample, place_low);
+        let other = sample_high(keys, sample, place_high);
         let number = row_number(head as u32, first_row + row as u32);
         low = row_key(of_sample, other, number);
         high = other + number;
