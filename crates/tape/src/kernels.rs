@@ -34,6 +34,8 @@ mod queue;
 #[cfg(feature = "cube")]
 mod random;
 #[cfg(feature = "cube")]
+mod rows;
+#[cfg(feature = "cube")]
 mod sums;
 #[cfg(feature = "cube")]
 mod weights;

@@ -10,16 +10,10 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::rows::{GROUP_ROWS, ROW_THREADS, sum_of_row};
 use super::{NORM_SEGMENT_ROWS, address_of, moments_shape, norm_sums_shape};
 
 // Shapes: b batch, t rows of a sample, d values of a row.
-
-/// Threads that compute a row together.
-const ROW_THREADS: u32 = 32;
-/// Number of times that these threads are halved until one is left.
-const HALVINGS: usize = ROW_THREADS.ilog2() as usize;
-/// Rows that a group of threads computes.
-const GROUP_ROWS: u32 = 8;
 
 /// Normalizes the rows of `x` `[b, t, d]`, multiplies them by `scale` `[d]` and adds `shift` `[d]`. Returns the result and
 /// the moments of the rows `[b, t, 2]` in fp32: the mean, and one over the standard deviation. The result has the type `to`.
@@ -118,27 +112,6 @@ pub(super) fn norm_rows_sums(grad_output: CubeTensor, x: CubeTensor, moments: Cu
 /// Returns how many groups of threads cover the rows of a tensor of `shape`.
 fn groups_of_rows(shape: &Shape) -> CubeCount {
     CubeCount::new_2d(shape[1].div_ceil(GROUP_ROWS as usize) as u32, shape[0] as u32)
-}
-
-/// Sums `value` over the threads of a row. All threads of the group call it together.
-#[cube]
-fn sum_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
-    let lane = UNIT_POS_X as usize;
-    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
-    // The sum before this one has been read by all.
-    sync_cube();
-    shared[first + lane] = value;
-    sync_cube();
-    #[unroll]
-    for halving in 0..HALVINGS {
-        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
-        if lane < half {
-            let both = shared[first + lane] + shared[first + lane + half];
-            shared[first + lane] = both;
-        }
-        sync_cube();
-    }
-    shared[first]
 }
 
 #[cube(launch, address_type = "dynamic")]

@@ -12,17 +12,12 @@ use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::random::{DropArgs, random_bits, row_key, sample_high, sample_low};
+use super::rows::{GROUP_ROWS, ROW_THREADS, largest_of_row, sum_of_row};
 use super::{WeightsRule, address_of};
 use crate::noise::STEPS;
 
 // Shapes: b samples, h heads, q queries, k keys, l = q - 1 + k distances.
 
-/// Threads that compute a row together.
-const ROW_THREADS: u32 = 32;
-/// Number of times that these threads are halved until one is left.
-const HALVINGS: usize = ROW_THREADS.ilog2() as usize;
-/// Rows that a group of threads computes.
-const GROUP_ROWS: u32 = 8;
 /// Less than every score.
 const LOWEST: f32 = -3.0e38;
 
@@ -120,47 +115,6 @@ pub(super) fn weights_back(
 /// Returns how many groups of threads cover the rows of a tensor of `shape`.
 fn groups_of_rows(shape: &Shape) -> CubeCount {
     CubeCount::new_3d(shape[2].div_ceil(GROUP_ROWS as usize) as u32, shape[1] as u32, shape[0] as u32)
-}
-
-/// Sums `value` over the threads of a row. All threads of the group call it together.
-#[cube]
-fn sum_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
-    let lane = UNIT_POS_X as usize;
-    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
-    // What was found before this has been read by all.
-    sync_cube();
-    shared[first + lane] = value;
-    sync_cube();
-    #[unroll]
-    for halving in 0..HALVINGS {
-        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
-        if lane < half {
-            let both = shared[first + lane] + shared[first + lane + half];
-            shared[first + lane] = both;
-        }
-        sync_cube();
-    }
-    shared[first]
-}
-
-/// Finds the largest `value` of the threads of a row. All threads of the group call it together.
-#[cube]
-fn largest_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
-    let lane = UNIT_POS_X as usize;
-    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
-    sync_cube();
-    shared[first + lane] = value;
-    sync_cube();
-    #[unroll]
-    for halving in 0..HALVINGS {
-        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
-        if lane < half {
-            let larger = max(shared[first + lane], shared[first + lane + half]);
-            shared[first + lane] = larger;
-        }
-        sync_cube();
-    }
-    shared[first]
 }
 
 /// Computes the number of a row of a mask, as on the CPU.

@@ -1,0 +1,52 @@
+//! Sums over the rows of a tensor, inside of a kernel whose groups compute several rows.
+
+use burn_cubecl::cubecl;
+use burn_cubecl::cubecl::prelude::*;
+
+/// Threads that compute a row together.
+pub(super) const ROW_THREADS: u32 = 32;
+/// Number of times that these threads are halved until one is left.
+const HALVINGS: usize = ROW_THREADS.ilog2() as usize;
+/// Rows that a group of threads computes.
+pub(super) const GROUP_ROWS: u32 = 8;
+
+/// Sums `value` over the threads of a row. All threads of the group call it together.
+#[cube]
+pub(super) fn sum_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
+    let lane = UNIT_POS_X as usize;
+    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
+    // What was found before this has been read by all.
+    sync_cube();
+    shared[first + lane] = value;
+    sync_cube();
+    #[unroll]
+    for halving in 0..HALVINGS {
+        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
+        if lane < half {
+            let both = shared[first + lane] + shared[first + lane + half];
+            shared[first + lane] = both;
+        }
+        sync_cube();
+    }
+    shared[first]
+}
+
+/// Finds the largest `value` of the threads of a row. All threads of the group call it together.
+#[cube]
+pub(super) fn largest_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
+    let lane = UNIT_POS_X as usize;
+    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
+    sync_cube();
+    shared[first + lane] = value;
+    sync_cube();
+    #[unroll]
+    for halving in 0..HALVINGS {
+        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
+        if lane < half {
+            let larger = max(shared[first + lane], shared[first + lane + half]);
+            shared[first + lane] = larger;
+        }
+        sync_cube();
+    }
+    shared[first]
+}
