@@ -124,6 +124,45 @@ fn row_number(head: u32, query: u32) -> u32 {
     head * comptime!(steps[0]) + query * comptime!(steps[1])
 }
 
+/// Reads the score of a key, with that of its distance. `place` and `distance_place` are those of the first key of the row.
+#[cube]
+fn score_at<E: Float>(
+    scores: &Tensor<E>,
+    by_distance: &Tensor<E>,
+    place: usize,
+    distance_place: usize,
+    column: usize,
+    #[comptime] has_distance: bool,
+) -> f32 {
+    let mut score = f32::cast_from(scores[place + column * scores.stride(3)]);
+    if has_distance {
+        score += f32::cast_from(by_distance[distance_place + column * by_distance.stride(3)]);
+    }
+    score
+}
+
+/// Reads the gradient of the softmax of a key: that of its weight, unless it was dropped. `low` and `high` are the key of the row.
+#[cube]
+fn grad_at<E: Float>(
+    grad_output: &Tensor<E>,
+    place: usize,
+    column: usize,
+    low: u32,
+    high: u32,
+    threshold: u32,
+    scale: f32,
+    #[comptime] has_dropout: bool,
+) -> f32 {
+    let mut grad = f32::cast_from(grad_output[place + column * grad_output.stride(3)]);
+    if has_dropout {
+        grad *= scale;
+        if random_bits(low, high, column as u32) < threshold {
+            grad = 0.0f32;
+        }
+    }
+    grad
+}
+
 #[cube(launch, address_type = "dynamic")]
 fn weights_kernel<E: Float>(
     scores: &Tensor<E>,
@@ -152,16 +191,13 @@ fn weights_kernel<E: Float>(
     let is_row = row < queries;
     let row = min(row, queries - 1);
     let place = sample * scores.stride(0) + head * scores.stride(1) + row * scores.stride(2);
-    let step = scores.stride(3);
     let mut distance_place = 0usize;
-    let mut distance_step = 0usize;
     if has_distance {
         // The row of distances begins with the last query: it is read from the place of this one on.
-        distance_step = by_distance.stride(3);
         distance_place = sample * by_distance.stride(0)
             + head * by_distance.stride(1)
             + row * by_distance.stride(2)
-            + (queries - 1 - row) * distance_step;
+            + (queries - 1 - row) * by_distance.stride(3);
     }
     let mut visible = min(lengths[sample] as usize, count);
     if causal {
@@ -171,10 +207,7 @@ fn weights_kernel<E: Float>(
     let mut largest = f32::new(LOWEST);
     let mut column = UNIT_POS_X as usize;
     while column < visible {
-        let mut score = f32::cast_from(scores[place + column * step]);
-        if has_distance {
-            score += f32::cast_from(by_distance[distance_place + column * distance_step]);
-        }
+        let score = score_at::<E>(scores, by_distance, place, distance_place, column, has_distance);
         largest = max(largest, score);
         column += ROW_THREADS as usize;
     }
@@ -183,10 +216,7 @@ fn weights_kernel<E: Float>(
     let mut sum = 0.0f32;
     let mut column = UNIT_POS_X as usize;
     while column < visible {
-        let mut score = f32::cast_from(scores[place + column * step]);
-        if has_distance {
-            score += f32::cast_from(by_distance[distance_place + column * distance_step]);
-        }
+        let score = score_at::<E>(scores, by_distance, place, distance_place, column, has_distance);
         sum += (score - largest).exp();
         column += ROW_THREADS as usize;
     }
@@ -208,10 +238,7 @@ fn weights_kernel<E: Float>(
         while column < count {
             let mut value = 0.0f32;
             if column < visible {
-                let mut score = f32::cast_from(scores[place + column * step]);
-                if has_distance {
-                    score += f32::cast_from(by_distance[distance_place + column * distance_step]);
-                }
+                let score = score_at::<E>(scores, by_distance, place, distance_place, column, has_distance);
                 value = (score - largest).exp() / sum;
             }
             softmax[to + column * to_step] = E::cast_from(value);
@@ -253,7 +280,6 @@ fn weights_back_kernel<E: Float>(
     let place = sample * softmax.stride(0) + head * softmax.stride(1) + row * softmax.stride(2);
     let step = softmax.stride(3);
     let grads = sample * grad_output.stride(0) + head * grad_output.stride(1) + row * grad_output.stride(2);
-    let grads_step = grad_output.stride(3);
     let mut low = 0u32;
     let mut high = 0u32;
     if has_dropout {
@@ -268,13 +294,7 @@ fn weights_back_kernel<E: Float>(
     let mut along = 0.0f32;
     let mut column = UNIT_POS_X as usize;
     while column < count {
-        let mut grad = f32::cast_from(grad_output[grads + column * grads_step]);
-        if has_dropout {
-            grad *= scale;
-            if random_bits(low, high, column as u32) < threshold {
-                grad = 0.0f32;
-            }
-        }
+        let grad = grad_at::<E>(grad_output, grads, column, low, high, threshold, scale, has_dropout);
         along += grad * f32::cast_from(softmax[place + column * step]);
         column += ROW_THREADS as usize;
     }
@@ -299,13 +319,7 @@ fn weights_back_kernel<E: Float>(
             let mut value = 0.0f32;
             if index >= first && index - first < count {
                 let column = index - first;
-                let mut grad = f32::cast_from(grad_output[grads + column * grads_step]);
-                if has_dropout {
-                    grad *= scale;
-                    if random_bits(low, high, column as u32) < threshold {
-                        grad = 0.0f32;
-                    }
-                }
+                let grad = grad_at::<E>(grad_output, grads, column, low, high, threshold, scale, has_dropout);
                 value = f32::cast_from(softmax[place + column * step]) * (grad - along);
                 gradient[to + column * to_step] = E::cast_from(value);
             }
