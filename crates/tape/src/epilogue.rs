@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::transfer::Constants;
-    use crate::{Noise, backward, initialize};
+    use crate::{Noise, initialize};
 
     #[derive(Clone, Debug)]
     struct Case {
@@ -191,6 +191,16 @@ mod tests {
 
     /// Computes the result of a case on `device`, and the gradients of the input, the residual, the weight and the bias.
     fn on(device: &Device, case: &Case, precision: Precision) -> Vec<Vec<f32>> {
+        by(device, case, precision, Pass::dense_into)
+    }
+
+    /// Computes a case as [`on`] does, with `apply` for the layer and what follows it.
+    fn by(
+        device: &Device,
+        case: &Case,
+        precision: Precision,
+        apply: impl Fn(&Pass, &Linear, Tensor<3>, Epilogue) -> Tensor<3>,
+    ) -> Vec<Vec<f32>> {
         let [b, t, d] = case.shape;
         let config = LinearConfig::new(d, case.width).with_bias(case.has_bias);
         let layer = initialize(config.init(device), Key::new(3));
@@ -215,7 +225,7 @@ mod tests {
             dropout: case.dropout,
             residual: case.factor.map(|factor| (residual.clone(), factor)),
         };
-        let y = pass.dense_into(&layer, x.clone(), end);
+        let y = apply(&pass, &layer, x.clone(), end);
         let wide = pass.at_least_fp32(y.clone());
         assert_eq!(y.dtype(), if case.factor.is_some() { DType::F32 } else { pass.compute_dtype().into() });
         let loss = (wide.clone().square() * 0.5 + wide.clone() * 0.3).sum();
@@ -253,27 +263,45 @@ mod tests {
         (0..12).map(case).collect()
     }
 
+    /// Applies a layer and what follows by operations that know nothing of each other.
+    fn one_by_one(pass: &Pass, layer: &Linear, x: Tensor<3>, end: Epilogue) -> Tensor<3> {
+        let y = layer.forward(x);
+        let y = match end.activation {
+            Some(Activation::Silu) => activation::silu(y),
+            Some(Activation::Relu) => activation::relu(y),
+            Some(Activation::Glu) => activation::glu(y, 2),
+            None => y,
+        };
+        let [b, t, width] = y.dims();
+        let y = match &end.valid {
+            Some(valid) => {
+                let ones = |count: usize| (0..t).map(move |row| if row < count { 1.0_f32 } else { 0.0 });
+                let rows: Vec<f32> = valid.key_lengths.iter().flat_map(|&length| ones(length as usize)).collect();
+                let rows = Tensor::<3>::from_data(TensorData::new(rows, [b, t, 1]), &y.device());
+                y * rows.expand([b, t, width])
+            }
+            None => y,
+        };
+        let y = pass.noise().dropout(y, end.dropout);
+        match end.residual {
+            Some((residual, factor)) => residual + y * factor,
+            None => y,
+        }
+    }
+
     #[test]
-    fn parts_of_the_cpu_are_those_of_single_operations() {
+    fn the_cpu_computes_single_operations_in_their_order() {
         let device = Device::flex().autodiff();
         for case in cases() {
-            // The gradient with respect to the input by differences, in one place.
-            let all = on(&device, &case, Precision::Fp32);
-            assert!(all.iter().flatten().all(|value| value.is_finite()), "{case:?}");
-            let [b, t, _] = case.shape;
-            let lengths = case.lengths.clone().unwrap_or_else(|| vec![t as u32; b]);
-            if case.factor.is_none() {
-                let width = all[0].len() / (b * t);
-                let cleared = all[0].chunks(width).enumerate().all(|(row, values)| {
-                    (row % t) < lengths[row / t] as usize || values.iter().all(|value| *value == 0.0)
-                });
-                assert!(cleared, "{case:?}");
+            let found = on(&device, &case, Precision::Fp32);
+            let expected = by(&device, &case, Precision::Fp32, one_by_one);
+            assert_eq!(found.len(), expected.len(), "{case:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                assert_eq!(found.len(), expected.len());
+                let far = found.iter().zip(expected).find(|(a, b)| (*a - *b).abs() > 1e-5 * (1.0 + b.abs()));
+                assert_eq!(far, None, "{case:?}");
             }
         }
-        let net = initialize(LinearConfig::new(3, 4).init(&device), Key::new(1));
-        let x = Tensor::<3>::ones([2, 5, 3], &device);
-        let y = Pass::plain().dense_into(&net, x, Epilogue::default());
-        assert_eq!(backward(y.sum(), &net).len(), 2);
     }
 
     /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
