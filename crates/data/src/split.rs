@@ -9,6 +9,11 @@ use crate::utterances::Utterances;
 /// Smallest number of speakers for holding out whole speakers. Of fewer speakers, one would be too many of the training
 /// voices.
 const MIN_SPEAKERS: usize = 4;
+/// Factor by which the utterances of the chosen speakers may be more or fewer than the share that was asked for. One voice
+/// may have most of a corpus: without it there would be little to learn from.
+const MOST_APART: f64 = 3.0;
+/// Number of utterances that may be held out whatever the share is.
+const FEW: f64 = 12.0;
 
 /// Unit that is held out for validation: speakers or utterances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +49,8 @@ pub enum SplitError {
 
 /// Holds out about `share` of the utterances for validation.
 ///
-/// With four or more named speakers, whole speakers are held out; utterances without a speaker stay in training. With
-/// fewer speakers, single utterances are held out. `unit` replaces this choice: give the unit of an earlier split, so
+/// With four or more named speakers, whole speakers are held out if they have a third to three times as many utterances as
+/// `share` asks for, or no more than 12; utterances without a speaker stay in training. Otherwise single utterances are held out. `unit` replaces this choice: give the unit of an earlier split, so
 /// that a fourth speaker does not change it. Where all utterances have one speaker, they are held out singly.
 ///
 /// Each speaker or utterance is held out by a random number of its own, which follows from its name and `key` alone: it
@@ -72,20 +77,28 @@ pub fn hold_out(utterances: &Utterances, share: f64, key: Key, unit: Option<Spli
     let used = || by_voice.iter().zip(&is_used).filter(|(_, is_used)| **is_used).map(|(speaker, _)| *speaker);
     let speakers: BTreeSet<&str> = used().flatten().collect();
     let has_unnamed = used().any(|speaker| speaker.is_none());
+    let is_held = |held: HashSet<&str>| -> Vec<bool> {
+        by_voice.iter().map(|speaker| speaker.is_some_and(|speaker| held.contains(speaker))).collect()
+    };
     let by = match unit {
         // Without two groups of utterances, one side would be empty.
         Some(SplitBy::Speaker) if speakers.len() + usize::from(has_unnamed) < 2 || speakers.is_empty() => {
             SplitBy::Utterance
         }
         Some(unit) => unit,
-        None if speakers.len() >= MIN_SPEAKERS => SplitBy::Speaker,
+        None if speakers.len() >= MIN_SPEAKERS => {
+            let is_held = is_held(choose(speakers.iter().copied(), share, key, has_unnamed));
+            let held = (0..utterances.len()).filter(|&index| is_held[utterances.voice(index)]).count();
+            let wanted = share * utterances.len() as f64;
+            // Of a small corpus the share is too little to judge a model by.
+            let is_near = |held: f64| held <= (wanted * MOST_APART).max(FEW) && held + 1.0 >= wanted / MOST_APART;
+            if is_near(held as f64) { SplitBy::Speaker } else { SplitBy::Utterance }
+        }
         None => SplitBy::Utterance,
     };
     let (validation, train) = match by {
         SplitBy::Speaker => {
-            let held = choose(speakers.into_iter(), share, key, has_unnamed);
-            let is_held: Vec<bool> =
-                by_voice.iter().map(|speaker| speaker.is_some_and(|speaker| held.contains(speaker))).collect();
+            let is_held = is_held(choose(speakers.into_iter(), share, key, has_unnamed));
             divide(utterances, |index| is_held[utterances.voice(index)])
         }
         SplitBy::Utterance => {
@@ -168,11 +181,23 @@ mod tests {
     }
 
     #[test]
+    fn a_voice_with_most_of_the_corpus_is_not_held_out() {
+        // Two voices with 45 % each, and twenty with half a percent each.
+        let names: Vec<_> = (0..1000).map(|n| Some(if n < 900 { n % 2 } else { 2 + n % 20 } as u8)).collect();
+        for seed in 0..50 {
+            let found = split(&utterances(&names), 0.05, seed);
+            let held = found.validation.len();
+            assert!((15..=160).contains(&held), "{held} of 1000 by {:?}, seed {seed}", found.by);
+        }
+    }
+
+    #[test]
     fn fourth_speaker_keeps_the_unit_of_an_earlier_split() {
         let mut all = utterances(&[Some(1), Some(2), Some(3)].repeat(30));
         let before = split(&all, 0.1, 1);
-        all.push(utterance(90, Some(4)));
-        assert_eq!(split(&all, 0.1, 1).by, SplitBy::Speaker);
+        all.extend((90..95).map(|id| utterance(id, Some(4))));
+        let seed = (0..).find(|&seed| split(&all, 0.1, seed).by == SplitBy::Speaker);
+        assert!(seed.is_some_and(|seed| seed < 100));
         let after = hold_out(&all.into(), 0.1, Key::new(1), Some(before.by)).unwrap();
         assert!(before.train.iter().all(|utterance| after.train.iter().any(|other| other == utterance)));
     }
