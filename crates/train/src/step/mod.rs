@@ -149,6 +149,11 @@ impl<T: Task> Trainer<T> {
         &self.watch
     }
 
+    /// Lets the learning rate of [`Shape::Cosine`](crate::Shape::Cosine) end at step `total`.
+    pub(crate) fn end_rate_at(&mut self, total: u64) {
+        self.config.schedule.total = total;
+    }
+
     /// Returns the schedule of the learning rate.
     pub fn schedule(&self) -> &Schedule {
         &self.config.schedule

@@ -74,13 +74,16 @@ impl Queue {
             return None;
         }
         // With the longest utterance of the batch, so that a failure of one micro-batch lowers the limit for the next.
-        let limit = governor.limit(batch.shape()).min(batch.len());
+        let allowed = governor.limit(batch.shape());
+        let limit = allowed.min(batch.len());
         let lanes = lanes.clamp(1, limit);
+        // Where the limit holds back, each lane was planned with its share of it, rounded down.
+        let most = if allowed < batch.len() { (limit / lanes).max(1) as u32 } else { u32::MAX };
         let waiting: u32 = self.waiting.iter().map(|micro_batch| micro_batch.len).sum();
-        let together = limit.min(waiting as usize);
-        let each = (together.div_ceil(lanes)).min((limit / lanes).max(1)) as u32;
+        let mut left = waiting.min(limit as u32);
         let mut micro_batches = Vec::new();
         while micro_batches.len() < lanes
+            && (left > 0 || self.is_given)
             && let Some(mut micro_batch) = self.waiting.pop_front()
         {
             // A left-out entry of a ledger forms its own group.
@@ -91,6 +94,8 @@ impl Queue {
                 }
                 break;
             }
+            // Lanes whose numbers differ by one at most: nine utterances on two lanes are five and four.
+            let each = left.div_ceil((lanes - micro_batches.len()) as u32).min(most);
             if !self.is_given && micro_batch.len > each {
                 let (head, rest) = split(micro_batch, each);
                 self.waiting.push_front(rest);
@@ -100,6 +105,7 @@ impl Queue {
                 micro_batch.fallback_level =
                     micro_batch.fallback_level.max(governor.fallback_level(batch.shape_of(micro_batch.range())) as u32);
             }
+            left = left.saturating_sub(micro_batch.len);
             micro_batches.push(micro_batch);
         }
         Some(MicroBatchGroup { shape: shape_of_all(batch, &micro_batches), micro_batches })
