@@ -113,6 +113,7 @@ pub(crate) fn resolve(
         model,
         memory: None,
         features: mapping::features(&config.features),
+        recipe: Vec::new(),
         config: config.clone(),
     })
 }
@@ -196,9 +197,9 @@ fn training(
         (config::ScheduleChoice::InverseSqrt, _) => Shape::InverseSqrt,
         (config::ScheduleChoice::Noam, _) => Shape::Noam,
         (config::ScheduleChoice::Plateau, _) => Shape::Plateau,
-        (config::ScheduleChoice::Cosine, Some(_)) => Shape::Cosine,
-        // A cosine needs a known end; a limit in hours gives none, because steps take different times on each machine.
-        (config::ScheduleChoice::Cosine, None) | (config::ScheduleChoice::Constant, _) => Shape::Constant,
+        // A limit in hours becomes a number of steps when the first steps are measured.
+        (config::ScheduleChoice::Cosine, _) => Shape::Cosine,
+        (config::ScheduleChoice::Constant, _) => Shape::Constant,
     };
     Ok(TrainingPlan {
         total_steps,
@@ -230,7 +231,7 @@ fn training(
             shape,
             peak: training.learning_rate,
             last: training.final_learning_rate,
-            warmup: training.warmup_steps,
+            warmup: warm_up(training, total_steps),
             total: total_steps.unwrap_or(u64::MAX),
         },
         plateau: (training.schedule == config::ScheduleChoice::Plateau).then(|| PlateauConfig {
@@ -239,6 +240,12 @@ fn training(
             least: (training.final_learning_rate / training.learning_rate).min(1.0),
         }),
     })
+}
+
+/// Returns the number of steps of the warm-up in a run of `total` steps, if that is known.
+fn warm_up(training: &config::TrainingConfig, total: Option<u64>) -> u64 {
+    let most = training.warmup_share.zip(total).map(|(share, total)| (share * total as f64) as u64);
+    most.map_or(training.warmup_steps, |most| training.warmup_steps.min(most))
 }
 
 /// Returns the number of passes over the data, of `batches` batches each; `None` if passes do not end the run.

@@ -1,6 +1,7 @@
 //! A run: batches, steps, validations and checkpoints, until a limit or a stop signal.
 
 mod checkpoints;
+mod pace;
 mod skipped;
 mod training_loop;
 
@@ -68,6 +69,7 @@ impl Limits {
             return Some(Ending::Stale);
         }
         let is_reached = self.steps.is_some_and(|steps| state.step >= steps)
+            || self.time.and(state.timed_steps).is_some_and(|steps| state.step >= steps)
             || self.epochs.is_some_and(|epochs| state.position.epoch >= epochs)
             || self.time.is_some_and(|time| state.train_seconds >= time.as_secs_f64());
         is_reached.then_some(Ending::Complete)

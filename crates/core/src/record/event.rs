@@ -75,6 +75,17 @@ pub enum Event {
         /// Factor on the scheduled learning rate from now on.
         factor: f64,
     },
+    /// The number of steps that a limit of time allows was measured. The learning rate ends with them.
+    Paced {
+        /// Step after which it was measured.
+        step: u64,
+        /// Number of steps of the whole run.
+        #[serde(default)]
+        steps: u64,
+        /// Training time of the run so far, in seconds.
+        #[serde(default)]
+        seconds: f64,
+    },
     /// The model was validated.
     Validated {
         /// Step after which the model was validated.
@@ -153,6 +164,7 @@ impl Event {
             | Self::Drift { step, .. }
             | Self::Pools { step, .. }
             | Self::RateLowered { step, .. }
+            | Self::Paced { step, .. }
             | Self::Validated { step, .. }
             | Self::Saved { step, .. }
             | Self::NotSaved { step, .. }

@@ -127,6 +127,7 @@ fn event() -> impl Strategy<Value = Event> {
             }
         ),
         (step(), number()).prop_map(|(step, factor)| Event::RateLowered { step, factor }),
+        (step(), step(), number()).prop_map(|(step, steps, seconds)| Event::Paced { step, steps, seconds }),
         (step(), text()).prop_map(|(step, path)| Event::Saved { step, path: path.into() }),
         (step(), text()).prop_map(|(step, reason)| Event::NotSaved { step, reason }),
         (step(), end(), text(), times()).prop_map(|(step, end, reason, times)| Event::Ended {

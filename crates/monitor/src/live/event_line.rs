@@ -69,6 +69,7 @@ fn describe(event: &Event) -> Option<(EventLevel, String)> {
             (Warning, format!("memory above plan: {peak_bytes} used, {planned_bytes} planned"))
         }
         Event::Pools { memory, .. } => (Info, format!("memory pools of the GPU: {memory}")),
+        Event::Paced { steps, .. } => (Info, format!("the time is enough for {}", counted(steps, "step"))),
         Event::RateLowered { factor, .. } => (Info, format!("learning rate lowered to {factor} of the schedule")),
         Event::Validated { scores, seconds, best, .. } => {
             let scores: Vec<String> = scores.iter().map(ToString::to_string).collect();

@@ -22,6 +22,7 @@ pub(crate) struct View {
     total_steps: Option<u64>,
     /// Whether a step that used more memory than planned was already shown.
     drift_shown: bool,
+    pace_shown: bool,
     /// Whether the run has failed, so that it does not go on after a further problem.
     has_failed: bool,
 }
@@ -36,6 +37,7 @@ impl View {
             planned: plan.memory.as_ref().map(MemoryPlan::peak),
             total_steps: plan.training.total_steps,
             drift_shown: false,
+            pace_shown: false,
             has_failed: false,
         }
     }
@@ -117,6 +119,12 @@ impl RunDisplay for View {
             Event::RateLowered { step, factor } => {
                 self.print_line(&format!(
                     "after step {step}: validations no longer improve; the learning rate is now {factor:.3} of the scheduled one"
+                ));
+            }
+            Event::Paced { step, steps, .. } if !std::mem::replace(&mut self.pace_shown, true) => {
+                self.print_line(&format!(
+                    "after step {step}: the time is enough for about {}, and the learning rate ends with them",
+                    counted(steps, "step")
                 ));
             }
             Event::NotSaved { step, reason } => {

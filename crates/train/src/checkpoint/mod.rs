@@ -54,6 +54,10 @@ pub struct RunState {
     pub failures: u32,
     /// Seconds that the run spent in steps and in waiting for batches.
     pub train_seconds: f64,
+    /// Number of steps that the limit of time allows, as measured; `None` without such a limit, and before the first measure.
+    /// The learning rate ends with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_steps: Option<u64>,
     /// Best validation score so far, lower is better; `None` before the first finite score.
     pub best: Option<f64>,
     /// Step of the best validation score; `None` before the first finite score.

@@ -9,11 +9,15 @@ use plimsoll_core::{
 };
 use plimsoll_tape::Task;
 
+use super::pace::Pace;
 use super::skipped::SkippedBatches;
 use super::{Ending, RunOptions, Score, TrainError, Validate};
 use crate::attempt::attempt;
 use crate::checkpoint::Writer;
-use crate::{CheckpointStore, Event, InferenceRunner, Observer, RunState, StepError, StepEvent, StepReport, Trainer};
+use crate::{
+    CheckpointStore, Event, InferenceRunner, Observer, RunState, Schedule, Shape, StepError, StepEvent, StepReport,
+    Trainer,
+};
 
 /// Ratio of peak memory to planned memory above which a step is reported as drift.
 const DRIFT: f64 = 1.03;
@@ -37,6 +41,10 @@ pub(super) struct TrainingLoop<'a, T: Task> {
     pub(super) written: Option<(u64, Position)>,
     /// Batches of this call of `train` that led to no step.
     skipped: SkippedBatches,
+    /// Measure of the steps that a limit of time allows; `None` without one, or if the learning rate does not follow steps.
+    pace: Option<Pace>,
+    /// Number of steps over which the learning rate falls without a limit of time.
+    total_steps: u64,
     /// Next batch, if it was fetched while the device computed the current step.
     next_batch: Option<Result<DeliveredBatch<T::Batch>, SourceError>>,
 }
@@ -51,6 +59,11 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     ) -> Self {
         let (writer, best_kept) = (Writer::new(store.clone()), store.best_kept());
         trainer.rate_factor = if options.plateau.is_some() { state.plateau.factor } else { 1.0 };
+        let Schedule { shape, total: total_steps, .. } = *trainer.schedule();
+        let pace = options.limits.time.filter(|_| shape == Shape::Cosine).map(|limit| Pace::new(limit, &state));
+        if let (Some(_), Some(steps)) = (&pace, state.timed_steps) {
+            trainer.end_rate_at(steps.min(total_steps));
+        }
         // A resumed run has its checkpoint.
         let written = (state.step > 0).then_some((state.step, state.position));
         let (at_once, observer_time, skipped) = (options.validation_batch, Duration::ZERO, SkippedBatches::default());
@@ -65,6 +78,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             observer_time,
             written,
             skipped,
+            pace,
+            total_steps,
             next_batch: None,
         }
     }
@@ -103,6 +118,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             if !self.step(delivered?, source, stop)? {
                 return Ok(Ending::Stopped);
             }
+            self.fit_rate_to_time()?;
             if let Some(error) = self.skipped.error_without_data(|| source.batches_in_epoch()) {
                 return Err(error);
             }
@@ -139,6 +155,24 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     /// Returns whether `is_so` is true on any replica.
     pub(super) fn any_replica(&self, is_so: bool) -> Result<bool, TrainError> {
         Ok(!self.trainer.replica().agree(!is_so)?)
+    }
+
+    /// Measures how many steps the limit of time allows, if that is due, and lets the learning rate end with them. The first
+    /// replica's clock counts.
+    fn fit_rate_to_time(&mut self) -> Result<(), TrainError> {
+        let Some(pace) = &mut self.pace else { return Ok(()) };
+        let (is_due, replica) = (pace.is_due(&self.state), self.trainer.replica());
+        if replica.agree(!is_due)? {
+            return Ok(());
+        }
+        let steps = pace.steps(&self.state);
+        let sent = replica.broadcast(0, steps.to_le_bytes().to_vec())?;
+        let steps = sent[..].try_into().map_or(steps, u64::from_le_bytes);
+        self.state.timed_steps = Some(steps);
+        self.trainer.end_rate_at(steps.min(self.total_steps));
+        let (step, seconds) = (self.state.step, self.state.train_seconds);
+        self.observe(&Event::Paced { step, steps, seconds });
+        Ok(())
     }
 
     /// Returns how the run ends if one of its limits is reached; `None` if the run goes on.

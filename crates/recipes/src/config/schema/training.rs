@@ -56,9 +56,11 @@ section! {
         learning_rate: f64 = 1.5e-3, Kind::Number(Interval(Excluded(0.0), Included(1000.0)));
         /// Number of steps in which the learning rate rises from zero to `training.learning_rate`.
         warmup_steps: u64 = 200, Kind::long_count(0);
+        /// Largest share of the steps of the run that the warm-up may be: a short run has a shorter one. Default: no limit.
+        warmup_share: Option<f64> = None, Kind::Number(Interval(Excluded(0.0), Included(1.0)));
         /// How the learning rate changes after the warm-up: `constant`, `cosine`, `inverse_sqrt`, `noam` (the same curve as
-        /// `inverse_sqrt`) or `plateau` (falls when validation no longer improves). `cosine` needs a limit in `epochs` or `steps`;
-        /// with `max_time` alone the rate stays constant.
+        /// `inverse_sqrt`) or `plateau` (falls when validation no longer improves). `cosine` ends with
+        /// the run: a limit of time becomes a number of steps as soon as the first steps are measured.
         schedule: ScheduleChoice = ScheduleChoice::Cosine, Kind::OneOf(ScheduleChoice::NAMES);
         /// Learning rate at the last step of `cosine`, and the lowest one of `plateau`.
         final_learning_rate: f64 = 1e-5, Kind::Number(Interval::NOT_NEGATIVE);
