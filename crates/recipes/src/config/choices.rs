@@ -47,6 +47,17 @@ choice! {
 }
 
 choice! {
+    /// Kind of the blocks in a recognizer's encoder.
+    EncoderChoice {
+        /// Conformer blocks: attention beside convolutions.
+        #[default]
+        Conformer = "conformer",
+        /// ConvNeXt blocks: convolutions alone.
+        Convolution = "convolution",
+    }
+}
+
+choice! {
     /// Kind of tokens that a text is split into.
     TokenizerChoice {
         /// Each character is a token.

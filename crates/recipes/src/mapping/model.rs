@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use plimsoll_core::Choice;
 use plimsoll_layers::{Distance, HeadPositions, LengthPolicy, NormKind};
-use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
+use plimsoll_speech::asr::{DecoderConfig, EncoderKind, RecognizerConfig};
 use plimsoll_speech::tts::{
     LengthBounds, LossConfig, MelNormalization, ParallelConfig, ParallelLossConfig, SynthesizerConfig, VoiceConfig,
 };
@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use super::features::{crop, features as features_of, reference_frames};
 use crate::config::{
-    AttentionChoice, DecoderNormChoice, FamilyChoice, MelLossChoice, ModelConfig, NormChoice, PositionsChoice,
-    RunConfig, Task,
+    AttentionChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, MelLossChoice, ModelConfig, NormChoice,
+    PositionsChoice, RunConfig, Task,
 };
 
 /// Configuration of a model of any task.
@@ -69,9 +69,13 @@ impl fmt::Display for ModelPlan {
                     Some(decoder) => format!("CTC and a decoder of {}", counted(decoder.layers, "block")),
                     None => "CTC".into(),
                 };
-                let RecognizerConfig { layers, d_model, vocabulary, .. } = model;
+                let RecognizerConfig { layers, d_model, vocabulary, encoder, .. } = model;
+                let encoder = match encoder {
+                    EncoderKind::Conformer => "Conformer",
+                    EncoderKind::Convolution => "convolutions",
+                };
                 let (blocks, tokens) = (counted(layers, "block"), counted(vocabulary, "token"));
-                write!(f, "Conformer with {decoder}: {blocks} of width {d_model}, {tokens}")
+                write!(f, "{encoder} with {decoder}: {blocks} of width {d_model}, {tokens}")
             }
             Self::Synthesizer(model) => {
                 let SynthesizerConfig { text_layers, text_dim, decoder_layers, decoder_dim, .. } = model;
@@ -233,6 +237,10 @@ pub fn recognizer(config: &RunConfig, features: usize, vocabulary: usize) -> Rec
         features,
         vocabulary,
         d_model: model.d_model as usize,
+        encoder: match model.encoder {
+            EncoderChoice::Conformer => EncoderKind::Conformer,
+            EncoderChoice::Convolution => EncoderKind::Convolution,
+        },
         layers: model.encoder_layers as usize,
         heads: model.attention_heads as usize,
         kernel: model.conv_kernel as usize,

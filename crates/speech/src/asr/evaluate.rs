@@ -8,6 +8,7 @@ use plimsoll_text::Tokenizer;
 use plimsoll_train::InferenceRunner;
 use serde::{Deserialize, Serialize};
 
+use super::decode::CtcScores;
 use super::{Recognizer, Search};
 use crate::EvaluationError;
 use crate::score::ErrorCounts;
@@ -132,6 +133,29 @@ pub fn evaluate_recognition(
         evaluation.skipped.extend(delivered.skipped);
     }
     Ok(evaluation)
+}
+
+/// Computes the CTC scores of the utterances of `source`, with their names, until there are `most`.
+///
+/// # Errors
+/// As for [`evaluate_recognition`].
+pub fn score_recognition(
+    model: &Recognizer,
+    source: &mut dyn BatchSource<Batch = HostBatch>,
+    most: usize,
+    runner: &mut InferenceRunner<'_>,
+) -> Result<Vec<(String, CtcScores)>, EvaluationError> {
+    let model = model.valid();
+    let device = model.devices().into_iter().next().expect("a model has parameters");
+    let mut scored = Vec::new();
+    while scored.len() < most
+        && let Some(delivered) = source.next_batch()
+    {
+        let batch = delivered?.batch;
+        let scores = runner.run(&batch, |part| model.ctc_scores(&TensorBatch::send(part, &device)))?;
+        scored.extend(batch.names.iter().cloned().zip(scores.into_iter().flatten()));
+    }
+    Ok(scored)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl LanguageSearch {
     }
 
     /// Searches the tokens of the best text of `scores`.
-    pub(super) fn best(&self, scores: &CtcScores) -> Vec<u32> {
+    pub fn best(&self, scores: &CtcScores) -> Vec<u32> {
         let best = fused_beam(scores.log_probs(), &self.scorer, &self.options).into_iter().next();
         best.map(|best| best.tokens).unwrap_or_default()
     }

@@ -13,9 +13,9 @@ mod spoken;
 mod transcriber;
 mod windows;
 
-pub use config::{DecoderConfig, RecognizerConfig};
+pub use config::{DecoderConfig, EncoderKind, RecognizerConfig};
 pub use decoder::{Decoder, EncodedAudio};
-pub use evaluate::{EvaluationOptions, RecognitionEvaluation, Transcription, evaluate_recognition};
+pub use evaluate::{EvaluationOptions, RecognitionEvaluation, Transcription, evaluate_recognition, score_recognition};
 pub use language::LanguageSearch;
 pub use live::{LiveOptions, LiveTranscriber, LiveUpdate};
 pub use long::{LongOptions, LongScores, LongTranscriber};

@@ -1,12 +1,12 @@
-//! The recognizer: subsampling, Conformer blocks, a CTC layer, and an attention decoder.
+//! The recognizer: subsampling, encoder blocks, a CTC layer, and an attention decoder.
 
 use burn::module::Module;
-use burn::nn::{Linear, LinearConfig};
+use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, HostBatch, Key};
 use plimsoll_layers::{
-    Conformer, ConformerConfig, HeadPositions, LengthPolicy, Lengths, PendingCtc, Subsampling, SubsamplingConfig,
-    add_sinusoids, ctc_greedy, infeasible_texts, is_ctc_feasible,
+    Conformer, ConformerConfig, ConvNext, ConvNextConfig, HeadPositions, LengthPolicy, Lengths, PendingCtc,
+    Subsampling, SubsamplingConfig, add_sinusoids, apply_layer_norm, ctc_greedy, infeasible_texts, is_ctc_feasible,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize};
 use plimsoll_text::Tokenizer;
@@ -15,11 +15,11 @@ use super::decode::{
     BeamOptions, CtcScores, attention_beam, ctc_best_path, ctc_prefix_beam, fused_joint_beam, joint_beam, rescore,
 };
 use super::decoder::{Decoder, EncodedAudio};
-use super::{LanguageSearch, RecognizerConfig, Search};
+use super::{EncoderKind, LanguageSearch, RecognizerConfig, Search};
 
 // Shapes: b batch, t frames, t' frames after subsampling, f features, d model width, v vocabulary.
 
-/// A Conformer encoder with a linear layer for CTC and an optional attention decoder.
+/// An encoder of Conformer blocks or of convolutions, with a linear layer for CTC and an optional attention decoder.
 ///
 /// Build it with [`RecognizerConfig::init`]; it is a [`Task`], so `plimsoll_train::Trainer` trains it.
 #[derive(Module, Debug)]
@@ -27,6 +27,9 @@ pub struct Recognizer {
     subsampling: Option<Subsampling>,
     input: Option<Linear>,
     blocks: Vec<Conformer>,
+    convolutions: Vec<ConvNext>,
+    /// Ends an encoder of convolutions; a Conformer block ends with a norm of its own.
+    norm: Option<LayerNorm>,
     output: Linear,
     decoder: Option<Decoder>,
     #[module(skip)]
@@ -52,11 +55,18 @@ impl RecognizerConfig {
         let block = ConformerConfig { d_model, heads, kernel, feed_forward_multiplier, positions, norm, dropout };
         let subsampling =
             SubsamplingConfig { features, d_model, channels: self.subsampling_channels, factor: self.subsampling };
+        let convolution = ConvNextConfig { d_model, inner: d_model * feed_forward_multiplier, kernel, dropout };
         let keeps_every_frame = self.subsampling == 1;
+        let [conformers, convolutions] = match self.encoder {
+            EncoderKind::Conformer => [self.layers, 0],
+            EncoderKind::Convolution => [0, self.layers],
+        };
         Recognizer {
             subsampling: (!keeps_every_frame).then(|| subsampling.init(device)),
             input: keeps_every_frame.then(|| LinearConfig::new(features, d_model).init(device)),
-            blocks: (0..self.layers).map(|_| block.init(device)).collect(),
+            blocks: (0..conformers).map(|_| block.init(device)).collect(),
+            convolutions: (0..convolutions).map(|_| convolution.init(device)).collect(),
+            norm: (convolutions > 0).then(|| LayerNormConfig::new(d_model).init(device)),
             output: LinearConfig::new(d_model, self.vocabulary).init(device),
             decoder: Decoder::init(self, device),
             config: *self,
@@ -88,21 +98,49 @@ impl Recognizer {
             (None, None) => (features, lengths.clone()),
         };
         let (x, lengths, cut) = self.config.length.truncate(pass.at_least_fp32(x), lengths);
+        let x = match self.config.encoder {
+            EncoderKind::Conformer => self.placed(x),
+            EncoderKind::Convolution => x,
+        };
+        let x = pass.with("input").dropout(x, self.config.dropout);
+        let frames = match &self.norm {
+            None => self.attended(x, &lengths, pass),
+            Some(norm) => apply_layer_norm(norm, self.convolved(x, &lengths, pass), pass),
+        };
+        (EncodedAudio { frames: pass.at_least_fp32(frames), lengths }, cut)
+    }
+
+    /// Adds positions to the frames, as the configuration asks.
+    fn placed(&self, x: Tensor<3>) -> Tensor<3> {
         // As in the Transformer: an untrained model has small values, which position vectors of amplitude one would
         // hide.
         let [_, _, d] = x.dims();
         let x = if self.config.scale_input { x * (d as f64).sqrt() } else { x };
-        let x = if self.config.positions == HeadPositions::Absolute { add_sinusoids(x, 0) } else { x };
-        let x = pass.with("input").dropout(x, self.config.dropout);
+        if self.config.positions == HeadPositions::Absolute { add_sinusoids(x, 0) } else { x }
+    }
+
+    /// Applies the Conformer blocks.
+    fn attended(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let run = |x, (index, block): (usize, &Conformer)| {
             let pass = pass.with("block").at(index);
             match pass.choice().remat.covers(index) {
-                true => block.forward_rematerialized(x, &lengths, &pass),
-                false => block.forward(x, &lengths, &pass),
+                true => block.forward_rematerialized(x, lengths, &pass),
+                false => block.forward(x, lengths, &pass),
             }
         };
-        let frames = self.blocks.iter().enumerate().fold(x, run);
-        (EncodedAudio { frames, lengths }, cut)
+        self.blocks.iter().enumerate().fold(x, run)
+    }
+
+    /// Applies the blocks of convolutions.
+    fn convolved(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        let run = |x, (index, block): (usize, &ConvNext)| {
+            let pass = pass.with("block").at(index);
+            match pass.choice().remat.covers(index) {
+                true => block.forward_rematerialized(x, lengths, &pass),
+                false => block.forward(x, lengths, &pass),
+            }
+        };
+        self.convolutions.iter().enumerate().fold(x, run)
     }
 
     /// Computes the CTC logits `[utterances, frames, vocabulary]`: a score of every token in every encoder frame,
@@ -156,21 +194,26 @@ impl Recognizer {
         (encoded, logits, loss)
     }
 
+    /// Computes the CTC scores of each utterance of `batch`.
+    pub fn ctc_scores(&self, batch: &TensorBatch) -> Vec<CtcScores> {
+        let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
+        let pass = Pass::inference();
+        let (encoded, _) = self.encode(batch.features.clone(), &lengths, &pass);
+        scores_of_each(&self.ctc_logits(&encoded, &pass), &encoded.lengths)
+    }
+
     /// Searches the best tokens of each encoded utterance; `logits` are its CTC logits.
     fn decode(&self, encoded: &EncodedAudio, logits: Tensor<3>, search: &Search) -> Vec<Vec<u32>> {
         if *search == Search::Greedy {
             return ctc_greedy(logits, &encoded.lengths);
         }
-        let [b, _, v] = logits.dims();
-        let decode_one = |place: usize| {
+        let decode_one = |(place, scores): (usize, CtcScores)| {
             let length = encoded.lengths.each()[place] as usize;
-            let part = |x: &Tensor<3>| x.clone().narrow(0, place, 1).narrow(1, 0, length);
-            let scores = part(&logits).into_data().try_into_vec().expect("scores are in fp32");
-            let lengths = Lengths::new(vec![length as u32], length);
-            let encoded = EncodedAudio { frames: part(&encoded.frames), lengths };
-            self.search_one(&CtcScores::from_logits(scores, v), Some(&encoded), search, None)
+            let frames = encoded.frames.clone().narrow(0, place, 1).narrow(1, 0, length);
+            let encoded = EncodedAudio { frames, lengths: Lengths::new(vec![length as u32], length) };
+            self.search_one(&scores, Some(&encoded), search, None)
         };
-        (0..b).map(decode_one).collect()
+        scores_of_each(&logits, &encoded.lengths).into_iter().enumerate().map(decode_one).collect()
     }
 
     /// Computes the loss of encoded utterances: the weighted sum of CTC and, with a decoder, the decoder's
@@ -246,6 +289,16 @@ impl Recognizer {
     }
 }
 
+/// Reads the CTC scores of each utterance from its valid frames in `logits`.
+fn scores_of_each(logits: &Tensor<3>, lengths: &Lengths) -> Vec<CtcScores> {
+    let [_, _, v] = logits.dims();
+    let one = |(place, &length): (usize, &u32)| {
+        let part = logits.clone().narrow(0, place, 1).narrow(1, 0, length as usize);
+        CtcScores::from_logits(part.into_data().try_into_vec().expect("scores are in fp32"), v)
+    };
+    lengths.each().iter().enumerate().map(one).collect()
+}
+
 impl RecognizerConfig {
     /// Computes the number of encoder frames of an utterance of `frames` input frames, after subsampling and
     /// truncation.
@@ -308,6 +361,11 @@ mod tests {
         }
     }
 
+    /// Returns [`small`] with each kind of encoder.
+    fn each_encoder() -> [RecognizerConfig; 2] {
+        [EncoderKind::Conformer, EncoderKind::Convolution].map(|encoder| RecognizerConfig { encoder, ..small() })
+    }
+
     fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
         let key = Key::new(1).with(name);
         let features = (0..frames * 20).map(|i| key.at(i as u64).unit() as f32 - 0.5).collect();
@@ -321,37 +379,45 @@ mod tests {
 
     /// Computes the loss of `samples`, and the gradients of all parameters in one vector, in micro-batches of at most
     /// `pieces` utterances.
-    fn gradient(samples: &[HostSample], pieces: usize) -> (f64, Vec<f32>) {
-        gradient_under(samples, pieces, &Choice::default())
+    fn gradient(config: &RecognizerConfig, pieces: usize) -> (f64, Vec<f32>) {
+        gradient_under(config, pieces, &Choice::default())
     }
 
-    fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
-        let model = small().init(&Device::flex().autodiff(), Key::new(3));
-        testing::gradient_under(&model, samples, 20, pieces, choice)
+    fn gradient_under(config: &RecognizerConfig, pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
+        let model = config.init(&Device::flex().autodiff(), Key::new(3));
+        testing::gradient_under(&model, &samples(), 20, pieces, choice)
     }
 
     #[test]
     fn gradient_does_not_depend_on_the_split_even_with_dropout() {
-        let (whole, expected) = gradient(&samples(), 4);
-        for pieces in [1, 2, 3] {
-            let (loss, found) = gradient(&samples(), pieces);
-            assert!((loss - whole).abs() < 1e-4 * whole, "{loss} {whole}");
-            assert!(apart(&found, &expected) < 1e-5, "{pieces}");
+        for config in each_encoder() {
+            let (whole, expected) = gradient(&config, 4);
+            for pieces in [1, 2, 3] {
+                let (loss, found) = gradient(&config, pieces);
+                assert!((loss - whole).abs() < 1e-4 * whole, "{loss} {whole}");
+                assert!(apart(&found, &expected) < 1e-5, "{pieces}");
+            }
         }
     }
 
     #[test]
     fn rematerialization_keeps_every_bit_of_the_gradient() {
-        let plain = gradient(&samples(), 4);
-        for remat in [Remat::All, Remat::Half, Remat::First(1)] {
-            let choice = Choice { remat, ..Choice::default() };
-            assert_eq!(gradient_under(&samples(), 4, &choice), plain, "{remat:?}");
+        for config in each_encoder() {
+            let plain = gradient(&config, 4);
+            for remat in [Remat::All, Remat::Half, Remat::First(1)] {
+                let choice = Choice { remat, ..Choice::default() };
+                assert_eq!(gradient_under(&config, 4, &choice), plain, "{remat:?}");
+            }
         }
     }
 
     #[test]
     fn padding_does_not_change_logits() {
-        let model = small().init(&Device::flex(), Key::new(3));
+        each_encoder().iter().for_each(check_padding);
+    }
+
+    fn check_padding(config: &RecognizerConfig) {
+        let model = config.init(&Device::flex(), Key::new(3));
         let logits = |samples: &[HostSample], fill: f32| {
             let mut batch = HostBatch::collate(samples, 20, &Grid::multiples_of(16.try_into().unwrap())).unwrap();
             let width = batch.frames * 20;
@@ -400,12 +466,14 @@ mod tests {
 
     #[test]
     fn low_precision_gradient_is_close_to_fp32() {
-        let (exact, expected) = gradient(&samples(), 4);
-        for precision in [Precision::Bf16, Precision::Fp16] {
-            let choice = Choice { precision, ..Choice::default() };
-            let (loss, found) = gradient_under(&samples(), 4, &choice);
-            assert!((loss - exact).abs() < 0.02 * exact, "{precision:?}: {loss} {exact}");
-            assert!(apart(&found, &expected) < 0.05, "{precision:?}");
+        for config in each_encoder() {
+            let (exact, expected) = gradient(&config, 4);
+            for precision in [Precision::Bf16, Precision::Fp16] {
+                let choice = Choice { precision, ..Choice::default() };
+                let (loss, found) = gradient_under(&config, 4, &choice);
+                assert!((loss - exact).abs() < 0.02 * exact, "{precision:?}: {loss} {exact}");
+                assert!(apart(&found, &expected) < 0.05, "{precision:?}");
+            }
         }
     }
 

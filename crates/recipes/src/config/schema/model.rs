@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Included};
 use serde::{Deserialize, Serialize};
 
 use crate::config::choices::{
-    AttentionChoice, DecoderNormChoice, FamilyChoice, MelLossChoice, NormChoice, PositionsChoice,
+    AttentionChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, MelLossChoice, NormChoice, PositionsChoice,
 };
 use crate::config::key::Key;
 use crate::config::kind::{Interval, Kind};
@@ -15,6 +15,9 @@ section! {
     ModelConfig, "model." {
         /// Width of the model: an even number, and a multiple of `model.attention_heads`.
         d_model: u32 = 96, Kind::Integer(1, 65_536);
+        /// ASR: kind of the encoder blocks: `conformer` (attention beside convolutions) or `convolution` (ConvNeXt blocks, which
+        /// learn more from a few hours, in less time).
+        encoder: EncoderChoice = EncoderChoice::Conformer, Kind::OneOf(EncoderChoice::NAMES);
         /// ASR: number of encoder blocks.
         encoder_layers: u32 = 3, Kind::Integer(1, 1024);
         /// Attention heads per block.
