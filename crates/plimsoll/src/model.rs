@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::environment;
 use crate::terminal::Terminal;
-use plimsoll_recipes::config::{ConfigArgs, RunConfig, Task, load};
+use plimsoll_recipes::config::{ConfigArgs, RunConfig, Task};
 use plimsoll_recipes::corpus;
 use plimsoll_recipes::mapping::ModelPlan;
-use plimsoll_recipes::{Failure, FailureExt, with_model};
+use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
 use plimsoll_recipes::{data, mapping};
 
 /// Bytes of a parameter in fp32.
@@ -45,7 +45,7 @@ pub(crate) struct InfoArgs {
 
 /// Prints the sizes of the model of the configuration in `args`.
 pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
-    let loaded = load(&args.config, environment())?;
+    let loaded = load_run(&args.config, environment())?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }

@@ -7,7 +7,7 @@ use plimsoll_speech::asr::Search;
 
 use crate::number::number_in;
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::language::{CORPUS_MODEL, LanguageSettings};
+use plimsoll_recipes::language::{CORPUS_MODEL, LanguageSettings, TunedSearch};
 
 /// Largest beam width. The time of a search grows with the width, and texts do not get better long before this one.
 const WIDTH_MAX: usize = 1000;
@@ -35,7 +35,7 @@ fn have(count: usize) -> &'static str {
 #[command(next_help_heading = "Search")]
 pub(crate) struct SearchArgs {
     /// Search for the best text. greedy is the fastest; attention, joint and rescore need a model with an attention decoder.
-    /// Default: greedy.
+    /// Default: greedy, or prefix-beam with a language model.
     #[arg(long, value_name = "NAME", value_parser = Search::NAMES)]
     pub(crate) search: Option<String>,
     /// Beam width: candidate texts that are kept at each step, at most 1000. greedy ignores it. Default: 10.
@@ -47,9 +47,10 @@ pub(crate) struct SearchArgs {
     /// Score added per token in attention and joint. Above 0, longer texts win more often. Default: 0.
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     pub(crate) length_bonus: Option<f64>,
-    /// Language model that CTC is searched with: a file of `lm train`, of KenLM or in ARPA form, or `corpus` for the model of
-    /// the run's training texts.
-    #[arg(long, value_name = "FILE|corpus")]
+    /// Language model that CTC is searched with: a file of `lm train`, of KenLM or in ARPA form, `corpus` for the model of the
+    /// run's training texts, or `none`. Default: `corpus` with the weights that were tuned at the end of training, if it made
+    /// fewer errors on held-out utterances there and no --search is given.
+    #[arg(long, value_name = "FILE|corpus|none")]
     pub(crate) lm: Option<PathBuf>,
     /// Weight of the language model. Default: 0.5.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
@@ -69,6 +70,27 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
+    /// Returns the flags as they hold for the model in the folder `run`: with the search that was tuned for it, unless they
+    /// say otherwise.
+    pub(crate) fn for_run(&self, run: &Path) -> Result<Self, Failure> {
+        let is = |name: &str| self.lm.as_ref().is_some_and(|path| path.as_os_str() == name);
+        if is("none") {
+            return Ok(Self { lm: None, ..self.clone() });
+        }
+        let is_open = self.search.is_none() && self.lexicon.is_none() && (self.lm.is_none() || is("corpus"));
+        let tuned = if is_open { TunedSearch::read(run)? } else { None };
+        let Some(tuned) = tuned.filter(|tuned| is("corpus") || tuned.helps && run.join(CORPUS_MODEL).is_file()) else {
+            return Ok(self.clone());
+        };
+        Ok(Self {
+            lm: Some("corpus".into()),
+            lm_weight: self.lm_weight.or(Some(tuned.lm_weight)),
+            word_bonus: self.word_bonus.or(Some(tuned.word_bonus)),
+            width: self.width.or(Some(tuned.width)),
+            ..self.clone()
+        })
+    }
+
     /// Returns the name of the search, for reports.
     pub(crate) fn name(&self) -> String {
         let parts = [

@@ -143,9 +143,10 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
 
 /// Loads the recognizer with its search.
 fn load(args: &TranscribeArgs) -> Result<Reader, Failure> {
-    args.search.note_idle_flags();
-    let reader = Reader::load(&args.run, args.search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
-    reader.with_language(&args.search.language(&args.run))
+    let search = args.search.for_run(&args.run)?;
+    search.note_idle_flags();
+    let reader = Reader::load(&args.run, search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
+    reader.with_language(&search.language(&args.run))
 }
 
 /// Prints why a recording cannot be read; false then. An error of writing ends the command.

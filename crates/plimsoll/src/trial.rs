@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{ConfigArgs, Loaded, load};
+use plimsoll_recipes::config::{ConfigArgs, Loaded};
 use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run};
+use plimsoll_recipes::{Failure, load_run};
 use plimsoll_train::Event;
 
 use crate::environment;
@@ -61,7 +61,7 @@ impl TrialConfigArgs {
 
 /// Loads the configuration of `flags` for a trial, which has no name: that of a run belongs to the run.
 pub(crate) fn load_trial(flags: &ConfigArgs) -> Result<Loaded, Failure> {
-    let mut loaded = load(flags, environment())?;
+    let mut loaded = load_run(flags, environment())?;
     loaded.config.name = None;
     Ok(loaded)
 }

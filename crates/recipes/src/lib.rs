@@ -25,6 +25,7 @@ pub mod plan;
 mod process_memory;
 pub mod processes;
 pub mod reader;
+mod recipe;
 pub mod reporter;
 mod resolve;
 pub mod target;
@@ -32,3 +33,4 @@ pub mod texts;
 pub mod training;
 
 pub use error::{Failure, FailureExt, FailureKind};
+pub use recipe::{load_rules, load_run};

@@ -8,7 +8,7 @@ use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, cou
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
-use crate::config::RunConfig;
+use crate::config::{ChosenValue, RunConfig};
 use crate::mapping::ModelPlan;
 use crate::memory_plan::MemoryPlan;
 
@@ -45,6 +45,9 @@ pub struct RunPlan {
     pub memory: Option<MemoryPlan>,
     /// Settings of the log-mel features.
     pub features: LogMelConfig,
+    /// Values that were chosen for the corpus, because they were not set.
+    #[serde(skip)]
+    pub recipe: Vec<ChosenValue>,
     /// Configuration that the plan was made from.
     pub config: RunConfig,
 }
@@ -287,6 +290,12 @@ impl fmt::Display for RunPlan {
         writeln!(f, "What will happen")?;
         for (name, value) in lines {
             writeln!(f, "  {name:<9} {value}")?;
+        }
+        if !self.recipe.is_empty() {
+            writeln!(f, "Chosen for this corpus; a flag or a configuration file sets any of it")?;
+        }
+        for ChosenValue { key, value, reason } in &self.recipe {
+            writeln!(f, "  {:<36} {reason}", format!("{key} = {value}"))?;
         }
         Ok(())
     }

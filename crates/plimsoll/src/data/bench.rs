@@ -13,11 +13,10 @@ use serde::Serialize;
 use super::args::BenchArgs;
 use crate::environment;
 use crate::terminal::Terminal;
-use plimsoll_recipes::config::load;
 use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::loading::LoadingCosts;
 use plimsoll_recipes::mapping::batching;
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, load_run};
 
 /// Time after which a measurement of loading ends.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -32,7 +31,7 @@ struct Speed {
 
 /// Measures loading and prints the speeds and the time of each part.
 pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    let mut config = load(&args.config, environment())?.config;
+    let mut config = load_run(&args.config, environment())?.config;
     let folder = config.data.cache_dir.take();
     config.data.cache_memory = Bytes(0);
     let spinner = crate::terminal::spinner("reading lists");

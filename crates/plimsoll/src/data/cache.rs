@@ -12,14 +12,14 @@ use super::accept;
 use super::args::CacheArgs;
 use crate::environment;
 use crate::terminal::{Terminal, bar};
-use plimsoll_recipes::config::{RunConfig, load};
+use plimsoll_recipes::config::RunConfig;
 use plimsoll_recipes::filling::{Filled, Part, fill_cache};
 use plimsoll_recipes::processes::Processes;
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, load_run};
 
 /// Fills the feature cache, checks every record of it, or deletes all records.
 pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
-    let config = load(&args.config, environment())?.config;
+    let config = load_run(&args.config, environment())?.config;
     if args.fill {
         return fill(config, args);
     }

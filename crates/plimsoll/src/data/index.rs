@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use plimsoll_core::{Bytes, counted, error_chain};
 use plimsoll_data::utterances::{IndexError, ListIndex, index_list};
-use plimsoll_recipes::config::load;
 use plimsoll_recipes::invocation::command;
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, load_run};
 use serde_json::json;
 
 use super::args::IndexArgs;
@@ -15,7 +14,7 @@ use crate::terminal::spinner;
 
 /// Makes the index of the list that `args` name, and prints its file.
 pub(super) fn run(args: &IndexArgs) -> Result<ExitCode, Failure> {
-    let config = load(&args.config, environment())?.config;
+    let config = load_run(&args.config, environment())?.config;
     let list = args.list.clone().or(config.data.manifest);
     let list = list.ok_or_else(|| Failure::invalid("the list is missing", "give it, or its folder, as an argument"))?;
     let working = spinner("reading the list");

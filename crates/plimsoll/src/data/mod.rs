@@ -32,7 +32,7 @@ use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
 use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::mapping::features;
 use plimsoll_recipes::texts::text_normalizer;
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, load_rules};
 
 impl DataCommand {
     /// Runs the subcommand of `data`.
@@ -167,7 +167,7 @@ fn check_corpus(
 
 /// Writes the usable utterances of a corpus as a list.
 fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
-    let config = load(&args.config, environment())?.config;
+    let config = load_rules(&args.config, environment())?.config;
     let out = OutputFile::new(&args.out, "--out", args.overwrite)?;
     let corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), None, true)?;
     let corpus = corpus.without_unlistable(folder_of(&args.out));
@@ -198,7 +198,7 @@ fn folder_of(file: &Path) -> &Path {
 
 /// Reports which utterances are usable; fails if none is, or if more of the corpus is unusable than a run accepts.
 fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let config = load(&args.config, environment())?.config;
+    let config = load_rules(&args.config, environment())?.config;
     let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;
     let page = page_file(args.page.as_deref(), args.overwrite)?;
     let corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?;

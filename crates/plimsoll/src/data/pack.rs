@@ -5,14 +5,13 @@ use std::process::ExitCode;
 use plimsoll_core::counted;
 use plimsoll_data::Manifest;
 use plimsoll_data::pack::{PackFormat, PackOptions, pack};
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, load_run};
 use serde_json::json;
 
 use super::accept;
 use super::args::PackArgs;
 use crate::environment;
 use crate::terminal::bar;
-use plimsoll_recipes::config::load;
 
 /// Packs the corpus that `args` name, and prints the shards.
 pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
@@ -20,7 +19,7 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
         let words = PackFormat::ALL.map(PackFormat::name).join(" or ");
         Failure::invalid(format!("there is no format `{}`", args.to), format!("use {words}"))
     })?;
-    let config = load(&args.config, environment())?.config;
+    let config = load_run(&args.config, environment())?.config;
     let path = args
         .corpus
         .path

@@ -139,10 +139,12 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
             format!("{} is a recognizer: --judge, --out-dir and --vocoder do not apply to it", args.run.display());
         return Err(Failure::invalid(message, "leave out --judge, --out-dir and --vocoder"));
     }
-    args.search.note_idle_flags();
-    let open = |run: &Path| -> Result<Reader, Failure> {
-        let reader = Reader::load(run, args.search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
-        reader.with_language(&args.search.language(run))
+    let search = args.search.for_run(&args.run)?;
+    search.note_idle_flags();
+    let open = |run: &Path| -> Result<(String, Reader), Failure> {
+        let search = args.search.for_run(run)?;
+        let reader = Reader::load(run, search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
+        Ok((search.name(), reader.with_language(&search.language(run))?))
     };
     let reader = open(&args.run)?;
     let other = args.compare.as_deref().map(|run| open(run).map(|reader| (run, reader))).transpose()?;
@@ -151,8 +153,8 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
         utterances.truncate(limit.get());
     }
     let table = args.table_file()?;
-    let report = score(args, &args.run, &reader, &utterances)?;
-    let other = other.map(|(run, reader)| score(args, run, &reader, &utterances)).transpose()?;
+    let report = score(&args.run, &reader, &utterances)?;
+    let other = other.map(|(run, reader)| score(run, &reader, &utterances)).transpose()?;
     let comparison = other.as_ref().map(|other| comparison::compare(&report, other)).transpose()?;
     if let Some(table) = table {
         table.write(table::table(&report.scored))?;
@@ -185,8 +187,8 @@ fn judge(run: &Path, device: &Device) -> Result<Transcriber, Failure> {
     Ok(judge)
 }
 
-fn score(args: &EvalArgs, run: &Path, reader: &Reader, utterances: &[Utterance]) -> Result<Report, Failure> {
-    let mut report = Report::new(run, &args.search.name(), reader.search);
+fn score(run: &Path, (search, reader): &(String, Reader), utterances: &[Utterance]) -> Result<Report, Failure> {
+    let mut report = Report::new(run, search, reader.search);
     report.warnings = reader.transcriber().warnings().to_vec();
     let bar = reading_bar(utterances.len());
     for utterance in utterances {

@@ -18,7 +18,7 @@ use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 
-use plimsoll_recipes::language::CORPUS_MODEL;
+use plimsoll_recipes::language::{CORPUS_MODEL, TUNED_SEARCH};
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
 
@@ -121,9 +121,11 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     fs::write(folder.join(README), readme).failed()?;
     // The voice of a synthesizer, and the language model of a recognizer's training texts.
     let voice = ModelFolder(folder).default_voice();
-    for (from, to) in
-        [(ModelFolder(&args.run).default_voice(), voice), (args.run.join(CORPUS_MODEL), folder.join(CORPUS_MODEL))]
-    {
+    for (from, to) in [
+        (ModelFolder(&args.run).default_voice(), voice),
+        (args.run.join(CORPUS_MODEL), folder.join(CORPUS_MODEL)),
+        (args.run.join(TUNED_SEARCH), folder.join(TUNED_SEARCH)),
+    ] {
         if from.is_file() {
             fs::copy(&from, to).failed()?;
         }

@@ -17,10 +17,10 @@ use serde_json::json;
 use crate::environment;
 use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
-use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_recipes::config::ConfigArgs;
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::target::{Target, targets};
-use plimsoll_recipes::{Failure, FailureExt, with_model};
+use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
 use verdict::Verdict;
 
 /// Arguments of `memtest`.
@@ -84,7 +84,7 @@ pub(crate) fn memtest(
     verbose: bool,
     meter: &'static CountingAllocator,
 ) -> Result<ExitCode, Failure> {
-    let loaded = load(&args.config, environment())?;
+    let loaded = load_run(&args.config, environment())?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }

@@ -9,14 +9,14 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use plimsoll_core::{CountingAllocator, error_chain};
-use plimsoll_recipes::config::{ConfigArgs, Loaded, load};
+use plimsoll_recipes::config::{ConfigArgs, Loaded};
 use plimsoll_recipes::processes::Processes;
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::target::targets;
 use plimsoll_recipes::training::{
     DataChanged, NoDisplay, PlannedRun, Resume, TrainingOutcome, config_path, named_run, preview,
 };
-use plimsoll_recipes::{Failure, FailureExt};
+use plimsoll_recipes::{Failure, FailureExt, load_run};
 
 use crate::environment;
 use crate::print::go_on_without_output;
@@ -78,7 +78,7 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
         if let Some(path) = &resumed {
             args.config.config = Some(config_path(path)?);
         }
-        Ok(load(&args.config, environment())?)
+        load_run(&args.config, environment())
     };
     let loaded = processes.together(read());
     if !processes.is_first() {

@@ -53,7 +53,7 @@ fn resume_refuses_changed_data_and_goes_on_with_the_flag() {
         (&["--batch-size", "3"][..], "data.batch_size 6 -> 3"),
         (&["--set", "data.shuffle_window=2"], "data.shuffle_window none -> 2"),
         (&["--set", "data.validation_share=0.4"], "moved from training to validation"),
-        (&["--set", "augment.time_masks=5"], "augment.time_masks 1 -> 5"),
+        (&["--set", "augment.time_masks=5"], "augment.time_masks 2 -> 5"),
         (&["--set", "augment.enabled=false"], "augment.enabled true -> false"),
         (&["--set", "data.tokenizer=bpe"], "data.tokenizer char -> bpe of 500"),
         (&["--set", "features.n_mels=20"], "features.n_mels 40 -> 20"),

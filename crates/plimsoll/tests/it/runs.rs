@@ -28,6 +28,7 @@ fn run_writes_all_files() {
         "model.json",
         "plan.toml",
         "report.html",
+        "search.json",
         "summary.json",
         "summary.md",
         "tensorboard",

@@ -34,8 +34,15 @@ fn refused(dir: &TestFolder, args: &[&str], expected: &str) {
 #[test]
 fn eval_equals_validation_of_training() {
     let dir = trained();
-    let found = json(&dir, &["eval", "--run", "runs/r", "--json", "--worst", "2", "--table", "table.tsv"]);
-    let summary = dir.json("runs/r/summary.json");
+    // The search that was tuned: with the language of the texts, where that helped.
+    let (tuned, by_default) = (dir.json("runs/r/search.json"), json(&dir, &["eval", "--run", "runs/r", "--json"]));
+    let rates = if tuned["helps"].as_bool().unwrap() { &tuned["with_language"] } else { &tuned["greedy"] };
+    for (rate, place) in [("cer", 0), ("wer", 1)] {
+        let apart = by_default[rate].as_f64().unwrap() - rates[place].as_f64().unwrap();
+        assert!(apart.abs() < 1e-9, "{rate}: {by_default} {tuned}");
+    }
+    let greedy = ["eval", "--run", "runs/r", "--json", "--worst", "2", "--table", "table.tsv", "--lm", "none"];
+    let (found, summary) = (json(&dir, &greedy), dir.json("runs/r/summary.json"));
     for rate in ["cer", "wer"] {
         let apart = found[rate].as_f64().unwrap() - summary[rate].as_f64().unwrap();
         assert!(apart.abs() < 1e-9, "{rate}: {found} {summary}");
@@ -169,7 +176,7 @@ fn recognizer_learns_subwords() {
 fn exported_model_equals_run() {
     let dir = trained();
     let output = dir.run(&["export", "--run", "runs/r", "--out", "models/r"]).success();
-    let expected = ["README.md", "model.json", "model.safetensors", "texts.lm", "vocabulary.json"];
+    let expected = ["README.md", "model.json", "model.safetensors", "search.json", "texts.lm", "vocabulary.json"];
     assert_eq!(names(&dir.path("models/r")), expected);
     assert!(expected.iter().all(|name| output.stdout.contains(name)), "{}", output.stdout);
     let exported = read_weights(&dir.path("models/r/model.safetensors")).unwrap();

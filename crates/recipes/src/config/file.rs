@@ -15,6 +15,7 @@ use super::choices::Task;
 use super::error::{ConfigError, SyntaxError};
 use super::keys;
 use super::origin::{ConfigText, Spans, ValueOrigin};
+use super::recipe::Recipe;
 use super::setting::{RawSetting, RawValue};
 use super::toml_value::from_toml;
 
@@ -32,9 +33,19 @@ pub fn built_in_name(task: Task) -> &'static str {
     built_in(task).0
 }
 
-/// Returns whether `file` is one of the built-in files.
+/// Name of a [`Recipe`] as a configuration file, as messages show it.
+const RECIPE: &str = "the recipe for this corpus";
+
+/// Returns `recipe` as a configuration file, with its settings.
+pub(super) fn of_recipe(recipe: &Recipe) -> Result<(Arc<ConfigText>, Vec<RawSetting>), ConfigError> {
+    let file = Arc::new(ConfigText { name: RECIPE.into(), text: recipe.to_toml().into() });
+    let settings = toml_settings(&file)?;
+    Ok((file, settings))
+}
+
+/// Returns whether `file` was not named: it is one of the built-in files, or a recipe.
 pub(super) fn is_built_in(file: &ConfigText) -> bool {
-    Task::ALL.iter().any(|task| file.name == built_in_name(*task))
+    file.name == RECIPE || Task::ALL.iter().any(|task| file.name == built_in_name(*task))
 }
 
 /// Function that reads the file at a path. Tests replace it to provide texts without a disk.

@@ -1,6 +1,7 @@
 //! Loads a configuration: read the layers, check names, check values, merge, check the whole.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use config::ValueKind;
 
@@ -9,13 +10,14 @@ use super::bounds::read_file;
 use super::check::{self, InvalidKeys};
 use super::choices::Task;
 use super::environment;
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigIssue};
 use super::file::{self, ReadFile};
 use super::kind::Kind;
 use super::merge::merge;
 use super::names;
 use super::notes::{self, ConfigNote};
-use super::origin::{Provenance, ValueOrigin};
+use super::origin::{ConfigText, Provenance, ValueOrigin};
+use super::recipe::{ChosenValue, CorpusSize, Recipe};
 use super::schema::RunConfig;
 use super::setting::{RawSetting, RawValue, Setting};
 use super::tiers::{AUTO_FILE, Tier};
@@ -27,6 +29,8 @@ pub struct Loaded {
     pub config: RunConfig,
     /// Origin of each value.
     pub provenance: Provenance,
+    /// Values that were chosen for the corpus, where no file was named.
+    pub recipe: Option<Recipe>,
     /// Notes about older names, about settings without effect, and about the size of batches.
     pub warnings: Vec<ConfigNote>,
 }
@@ -63,7 +67,40 @@ pub(super) fn load_with(
     let mut issues = Vec::new();
     let mut overrides = environment::read(environment);
     overrides.extend(args.read(&mut issues));
-    let (file, mut raw) = file::read(args.config.as_deref(), task_of(&overrides), read_file)?;
+    let file = file::read(args.config.as_deref(), task_of(&overrides), read_file)?;
+    layered(file, overrides, issues)
+}
+
+/// Loads the configuration of a run as [`load`] does. Where no file is named, and a recognizer is to learn from a
+/// person's own corpus, the file is the [`Recipe`] for this corpus, whose size `measure` returns.
+///
+/// # Errors
+/// As for [`load`], and if `measure` fails.
+pub fn load_for_corpus<E: From<ConfigError>>(
+    args: &ConfigArgs,
+    environment: impl Iterator<Item = (String, String)>,
+    measure: impl FnOnce(&RunConfig) -> Result<Option<CorpusSize>, E>,
+) -> Result<Loaded, E> {
+    let environment: Vec<(String, String)> = environment.collect();
+    let loaded = load(args, environment.iter().cloned())?;
+    if args.config.is_some() || loaded.config.task != Task::Asr {
+        return Ok(loaded);
+    }
+    let Some(size) = measure(&loaded.config)? else { return Ok(loaded) };
+    let recipe = Recipe::for_recognizer(&size);
+    let mut issues = Vec::new();
+    let mut overrides = environment::read(environment.into_iter());
+    overrides.extend(args.read(&mut issues));
+    let loaded = layered(file::of_recipe(&recipe)?, overrides, issues)?;
+    Ok(Loaded { recipe: Some(recipe), ..loaded })
+}
+
+/// Merges the settings of `file` and the stronger `overrides`. `issues` are what is wrong with the latter so far.
+fn layered(
+    (file, mut raw): (Arc<ConfigText>, Vec<RawSetting>),
+    overrides: Vec<RawSetting>,
+    mut issues: Vec<ConfigIssue>,
+) -> Result<Loaded, ConfigError> {
     raw.extend(overrides);
     let (mut settings, mut warnings) = names::resolve(raw, &mut issues);
     check::duplicates(&settings, &mut issues);
@@ -79,7 +116,18 @@ pub(super) fn load_with(
     issues.extend(check::combinations(&config, &provenance, &ValueOrigin::File(file, None), &invalid));
     ConfigError::from_issues(issues)?;
     warnings.extend(notes::of_values(&config, &provenance));
-    Ok(Loaded { config, provenance, warnings })
+    Ok(Loaded { config, provenance, recipe: None, warnings })
+}
+
+impl Loaded {
+    /// Lists the values of the [`recipe`](Self::recipe) that hold: nothing stronger replaced them.
+    pub fn chosen(&self) -> Vec<ChosenValue> {
+        let holds = |chosen: &&ChosenValue| match self.provenance.origin(chosen.key) {
+            ValueOrigin::File(file, _) => file::is_built_in(file),
+            _ => false,
+        };
+        self.recipe.iter().flat_map(|recipe| recipe.chosen().iter().filter(holds).cloned()).collect()
+    }
 }
 
 /// Limits a run by the passes of the shipped configurations of its task if nothing else limits it, and returns a note then:

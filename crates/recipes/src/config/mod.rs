@@ -35,6 +35,7 @@ mod nearest;
 mod notes;
 mod origin;
 mod print;
+mod recipe;
 mod reference;
 mod rules;
 mod schema;
@@ -51,9 +52,10 @@ mod tests;
 pub use aliases::{ALIASES, Alias};
 pub use arguments::ConfigArgs;
 pub use choices::{
-    AttentionChoice, BackendChoice, CudaAllocatorChoice, DecoderNormChoice, FamilyChoice, FeaturePreset, MelLossChoice,
-    NormChoice, NumbersChoice, OptimizerChoice, PersistentMemoryChoice, PositionsChoice, PrecisionChoice, RematChoice,
-    RematWord, ScheduleChoice, StateChoice, Task, TokenizerChoice, TooLongChoice, TuningChoice, UnfitChoice,
+    AttentionChoice, BackendChoice, CudaAllocatorChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, FeaturePreset,
+    MelLossChoice, NormChoice, NumbersChoice, OptimizerChoice, PersistentMemoryChoice, PositionsChoice,
+    PrecisionChoice, RematChoice, RematWord, ScheduleChoice, StateChoice, Task, TokenizerChoice, TooLongChoice,
+    TuningChoice, UnfitChoice,
 };
 pub use environment::RESERVED_VARIABLES;
 pub use error::{ConfigError, ConfigIssue, IssueKind, SyntaxError};
@@ -62,11 +64,12 @@ pub use foreign::flag_hint;
 pub use key::{Key, Section};
 pub use keys::{SECTIONS, keys};
 pub use kind::{Interval, Kind};
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_for_corpus};
 pub use nearest::{key as nearest_key, word as nearest_word};
 pub use notes::ConfigNote;
 pub use origin::{ConfigText, Layer, Provenance, Spans, ValueOrigin};
 pub use print::{to_json, to_toml};
+pub use recipe::{ChosenValue, CorpusSize, Recipe};
 pub use reference::key_table;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 pub(crate) use shipped::shipped_models;

@@ -256,5 +256,6 @@ fn planned(
     let request = MemoryRequest { run: &plan, prepared: &prepared, target, in_use, reporter };
     let memory_plan = request.plan()?;
     plan.set_memory(memory_plan);
+    plan.recipe = loaded.chosen();
     Ok(Planned { plan, prepared, device, resumed })
 }

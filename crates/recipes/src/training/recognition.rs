@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::Key;
+use plimsoll_core::{Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Example;
 use plimsoll_speech::EvaluationError;
+use plimsoll_speech::asr::decode::CtcScores;
 use plimsoll_speech::asr::{
     EvaluationOptions, RecognitionEvaluation, Recognizer, RecognizerConfig, RecognizerMetadata, Search, Transcription,
-    evaluate_recognition,
+    evaluate_recognition, score_recognition,
 };
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_train::{InferenceRunner, Score};
@@ -18,7 +19,7 @@ use super::RunContext;
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
-use crate::language::write_corpus_model;
+use crate::language::{TunedSearch, write_corpus_model};
 
 /// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {
@@ -53,6 +54,22 @@ impl Recognition {
             search: &Search::Greedy,
         };
         evaluate_recognition(model, &mut source, &options, runner)?.gather(others)
+    }
+
+    /// Tunes the search with the language of the training texts on held-out utterances.
+    fn tune(
+        &self,
+        model: &Recognizer,
+        runner: &mut InferenceRunner<'_>,
+        run: &RunContext<'_>,
+    ) -> Result<Option<TunedSearch>, Failure> {
+        let prepared = &run.prepared;
+        let mut source = prepared.validation_source(&run.plan, Shard { rank: 0, ranks: 1 }, run.reporter);
+        let scored = score_recognition(model, &mut source, usize::MAX, runner).failed()?;
+        let with_text =
+            |(name, scores): (String, CtcScores)| Some((scores, prepared.validation_texts.get(&name)?.as_str()));
+        let scored: Vec<_> = scored.into_iter().filter_map(with_text).collect();
+        TunedSearch::tune(run.folder.path(), &prepared.tokenizer, &scored)
     }
 }
 
@@ -89,7 +106,16 @@ impl TrainingTask for Recognition {
     ) -> Result<FinalScores, Failure> {
         let evaluation = self.evaluate(&model, runner, run).failed()?;
         let held_out = evaluation.utterances.len();
-        Ok(FinalScores { scores: evaluation.measures(), held_out, examples: examples(&evaluation) })
+        let mut scores = evaluation.measures();
+        if let Some(tuned) = self.tune(&model, runner, run)? {
+            tuned.write(run.folder.path())?;
+            let [cer, wer] = tuned.with_language;
+            if tuned.helps {
+                scores.push(Measure::share("lm_cer", "character error rate with the language of the texts", cer));
+                scores.push(Measure::share("lm_wer", "word error rate with the language of the texts", wer));
+            }
+        }
+        Ok(FinalScores { scores, held_out, examples: examples(&evaluation) })
     }
 
     fn next_steps(&self, folder: &Path) -> String {
