@@ -181,3 +181,48 @@ fn shape_of_all(batch: &impl Batch, micro_batches: &[MicroBatch]) -> BatchShape 
         tokens: shapes.iter().map(|shape| shape.tokens).max().unwrap_or(0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{Grid, HostBatch, HostSample, SampleId};
+
+    use super::*;
+
+    /// Every utterance is computed once. A limit that does not hold back gives each lane as many as the others, or one more;
+    /// one that does gives each at most its share, for which its memory was planned.
+    #[test]
+    fn lanes_share_a_batch_evenly_within_the_limit() {
+        for (count, limit, lanes) in (1..=13)
+            .flat_map(|count| (1..=16).map(move |limit| (count, limit)))
+            .flat_map(|(count, limit)| (1..=4).map(move |lanes| (count, limit, lanes)))
+        {
+            let sample = |index: usize| HostSample {
+                id: SampleId(index as u64),
+                name: index.to_string(),
+                features: vec![0.0; 4],
+                tokens: vec![1],
+                reference: Vec::new(),
+            };
+            let samples: Vec<_> = (0..count).map(sample).collect();
+            let batch = HostBatch::collate(&samples, 2, &Grid::default()).unwrap();
+            let (mut queue, governor) = (Queue::new(&batch, None), Governor::new(limit));
+            let mut next = 0;
+            while let Some(group) = queue.next_group(&batch, &governor, lanes) {
+                let sizes: Vec<usize> =
+                    group.micro_batches.iter().map(|micro_batch| micro_batch.len as usize).collect();
+                for micro_batch in &group.micro_batches {
+                    assert_eq!(micro_batch.start as usize, next);
+                    next += micro_batch.len as usize;
+                }
+                let (most, least) = (sizes.iter().max().unwrap(), sizes.iter().min().unwrap());
+                let case = format!("{count} utterances, limit {limit}, {lanes} lanes: {sizes:?}");
+                assert!(sizes.len() <= lanes && sizes.iter().sum::<usize>() <= limit && *least > 0, "{case}");
+                match limit >= count {
+                    true => assert!(most - least <= 1 && sizes.iter().sum::<usize>() == count, "{case}"),
+                    false => assert!(*most <= (limit / lanes.min(limit)).max(1), "{case}"),
+                }
+            }
+            assert_eq!(next, count);
+        }
+    }
+}
