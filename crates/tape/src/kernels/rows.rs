@@ -13,6 +13,18 @@ pub(super) const GROUP_ROWS: u32 = 8;
 /// Sums `value` over the threads of a row. All threads of the group call it together.
 #[cube]
 pub(super) fn sum_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
+    joined_in_row(shared, value, true)
+}
+
+/// Finds the largest `value` of the threads of a row. All threads of the group call it together.
+#[cube]
+pub(super) fn largest_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
+    joined_in_row(shared, value, false)
+}
+
+/// Joins the `value` of the threads of a row into their sum, or into the largest.
+#[cube]
+fn joined_in_row(shared: &mut Shared<[f32]>, value: f32, #[comptime] is_sum: bool) -> f32 {
     let lane = UNIT_POS_X as usize;
     let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
     // What was found before this has been read by all.
@@ -23,28 +35,9 @@ pub(super) fn sum_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
     for halving in 0..HALVINGS {
         let half = comptime!(ROW_THREADS as usize >> (halving + 1));
         if lane < half {
-            let both = shared[first + lane] + shared[first + lane + half];
+            let (one, other) = (shared[first + lane], shared[first + lane + half]);
+            let both = if comptime!(is_sum) { one + other } else { max(one, other) };
             shared[first + lane] = both;
-        }
-        sync_cube();
-    }
-    shared[first]
-}
-
-/// Finds the largest `value` of the threads of a row. All threads of the group call it together.
-#[cube]
-pub(super) fn largest_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
-    let lane = UNIT_POS_X as usize;
-    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
-    sync_cube();
-    shared[first + lane] = value;
-    sync_cube();
-    #[unroll]
-    for halving in 0..HALVINGS {
-        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
-        if lane < half {
-            let larger = max(shared[first + lane], shared[first + lane + half]);
-            shared[first + lane] = larger;
         }
         sync_cube();
     }
