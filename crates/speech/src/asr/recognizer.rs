@@ -104,8 +104,11 @@ impl Recognizer {
         };
         let x = pass.with("input").dropout(x, self.config.dropout);
         let frames = match &self.norm {
-            None => self.attended(x, &lengths, pass),
-            Some(norm) => apply_layer_norm(norm, self.convolved(x, &lengths, pass), pass),
+            None => through(&self.blocks, [Conformer::forward, Conformer::forward_rematerialized], x, &lengths, pass),
+            Some(norm) => {
+                let ways = [ConvNext::forward, ConvNext::forward_rematerialized];
+                apply_layer_norm(norm, through(&self.convolutions, ways, x, &lengths, pass), pass)
+            }
         };
         (EncodedAudio { frames: pass.at_least_fp32(frames), lengths }, cut)
     }
@@ -117,30 +120,6 @@ impl Recognizer {
         let [_, _, d] = x.dims();
         let x = if self.config.scale_input { x * (d as f64).sqrt() } else { x };
         if self.config.positions == HeadPositions::Absolute { add_sinusoids(x, 0) } else { x }
-    }
-
-    /// Applies the Conformer blocks.
-    fn attended(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let run = |x, (index, block): (usize, &Conformer)| {
-            let pass = pass.with("block").at(index);
-            match pass.choice().remat.covers(index) {
-                true => block.forward_rematerialized(x, lengths, &pass),
-                false => block.forward(x, lengths, &pass),
-            }
-        };
-        self.blocks.iter().enumerate().fold(x, run)
-    }
-
-    /// Applies the blocks of convolutions.
-    fn convolved(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        let run = |x, (index, block): (usize, &ConvNext)| {
-            let pass = pass.with("block").at(index);
-            match pass.choice().remat.covers(index) {
-                true => block.forward_rematerialized(x, lengths, &pass),
-                false => block.forward(x, lengths, &pass),
-            }
-        };
-        self.convolutions.iter().enumerate().fold(x, run)
     }
 
     /// Computes the CTC logits `[utterances, frames, vocabulary]`: a score of every token in every encoder frame,
@@ -287,6 +266,19 @@ impl Recognizer {
         };
         hypotheses.into_iter().next().map(|best| best.tokens).unwrap_or_default()
     }
+}
+
+/// A way to apply a block.
+type Way<B> = fn(&B, Tensor<3>, &Lengths, &Pass) -> Tensor<3>;
+
+/// Applies `blocks` one after another, each in the second of two ways if the pass rematerializes it.
+fn through<B>(blocks: &[B], [plain, again]: [Way<B>; 2], x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+    let run = |x, (index, block): (usize, &B)| {
+        let pass = pass.with("block").at(index);
+        let way = if pass.choice().remat.covers(index) { again } else { plain };
+        way(block, x, lengths, &pass)
+    };
+    blocks.iter().enumerate().fold(x, run)
 }
 
 /// Reads the CTC scores of each utterance from its valid frames in `logits`.
