@@ -146,7 +146,7 @@ impl Dataset {
         Ok(self)
     }
 
-    /// Keeps features in memory, up to `limit`. Augmented features are never kept.
+    /// Keeps features in memory at each speed, up to `limit`. Features with noise or another level are never kept.
     #[must_use]
     pub fn with_memory_cache(mut self, limit: Bytes) -> Self {
         self.cache = MemoryCache::new(limit);
@@ -200,15 +200,21 @@ impl Dataset {
         if self.store.is_none() || self.crop.is_some() {
             return Ok(());
         }
-        let speeds = self.augment.iter().flat_map(|augment| augment.speeds.iter().copied());
         // An utterance keeps its speed where it is not augmented: in a validation, and as the reference of a voice.
-        for speed in speeds.filter(|&speed| speed != 1.0).chain([1.0]) {
+        for speed in self.other_speeds().chain([1.0]) {
             let name = || self.utterance(index).id.to_owned();
             let features =
                 self.features_at(index, speed).map_err(|source| LoadError::Audio { name: name(), source })?;
             buffers::recycle(features);
         }
         Ok(())
+    }
+
+    /// Returns the speeds at which features are computed besides the recorded one.
+    fn other_speeds(&self) -> impl Iterator<Item = f32> {
+        let augment = self.augment.iter().filter(|_| self.crop.is_none());
+        let speeds = augment.flat_map(|augment| augment.speeds.iter().copied());
+        speeds.filter(|&speed| speed != 1.0)
     }
 
     /// Returns the counts of the store of features on disk; `None` without one.
@@ -259,10 +265,11 @@ impl Dataset {
         if self.crop.is_some() { 1 } else { self.log_mel.n_mels() }
     }
 
-    /// Returns the memory that all samples take if all of them are cached.
+    /// Returns the memory that all samples take if all of them are cached: at each speed at which they can be loaded.
     pub fn whole_size(&self) -> Bytes {
-        let all = (0..self.len()).map(|index| u64::from(self.frames(index).0));
-        Bytes::for_values::<f32>(all.sum::<u64>() * self.frame_width() as u64)
+        let all: u64 = (0..self.len()).map(|index| u64::from(self.frames(index).0)).sum();
+        let speeds = 1.0 + self.other_speeds().map(|speed| 1.0 / f64::from(speed)).sum::<f64>();
+        Bytes::for_values::<f32>((all as f64 * speeds).round() as u64 * self.frame_width() as u64)
     }
 
     /// Returns the tokenizer that turns texts into tokens.
@@ -329,7 +336,7 @@ impl Dataset {
     /// Loads the recording `index`, or with a `key` a crop of it.
     fn load_sound(&self, index: usize, crop: Frames, key: Option<Key>) -> Result<HostSample, LoadError> {
         let utterance = self.utterances.get(index);
-        let sound = self.features(index);
+        let sound = self.features(index, 1.0);
         let mut sound = sound.map_err(|source| LoadError::Audio { name: utterance.id.to_owned(), source })?;
         if let Some(key) = key {
             let crop = crop.0 as usize;
@@ -349,13 +356,12 @@ impl Dataset {
         let augment = self.augment.as_ref().zip(key);
         let speed = augment.map_or(1.0, |(augment, key)| augment.speed(key));
         let features = match augment {
-            // Changed audio is different each time, so its features are not cached.
+            // Noise and levels are different each time, so their features are not cached.
             Some((augment, key)) if augment.changes_samples(key) => self.samples_at(index, speed).map(|mut samples| {
                 augment.apply_to_samples(&mut samples, key);
                 self.log_mel.extract(&samples)
             }),
-            _ if speed == 1.0 => self.features(index),
-            _ => self.features_at(index, speed),
+            _ => self.features(index, speed),
         };
         let mut features = features.map_err(|source| LoadError::Audio { name: utterance.id.to_owned(), source })?;
         if let Some((augment, key)) = augment {
@@ -375,7 +381,7 @@ impl Dataset {
         let key = key.with("reference");
         let other = voices.pick_other(index, key);
         let name = || self.utterances.get(other).id.to_owned();
-        let features = self.features(other).map_err(|source| LoadError::Audio { name: name(), source })?;
+        let features = self.features(other, 1.0).map_err(|source| LoadError::Audio { name: name(), source })?;
         let width = self.log_mel.n_mels();
         let (frames, wanted) = (features.len() / width, voices.frames.0 as usize);
         let last_start = frames.saturating_sub(wanted);
@@ -385,18 +391,18 @@ impl Dataset {
         Ok(reference)
     }
 
-    /// Returns the features of utterance `index` without augmentation, or its sound for a vocoder, from the memory cache
-    /// where possible.
-    fn features(&self, index: usize) -> Result<Vec<f32>, AudioError> {
-        if let Some(features) = self.cache.get(index) {
+    /// Returns the features of utterance `index` at `speed`, or its sound for a vocoder, from the memory cache where
+    /// possible.
+    fn features(&self, index: usize, speed: f32) -> Result<Vec<f32>, AudioError> {
+        if let Some(features) = self.cache.get(index, speed) {
             return Ok(buffers::copy_of(&features));
         }
         let features = match self.crop {
             // Sound is read faster than stored sound.
             Some(_) => self.audio(index)?.samples,
-            None => self.features_at(index, 1.0)?,
+            None => self.features_at(index, speed)?,
         };
-        self.cache.keep(index, &features);
+        self.cache.keep(index, speed, &features);
         Ok(features)
     }
 

@@ -4,11 +4,9 @@ use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::relu;
-use burn::tensor::module::conv2d;
-use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor};
+use plimsoll_tape::Pass;
 use plimsoll_tape::transfer::send_queued;
-use plimsoll_tape::{Pass, runs_host_ops};
 
 use crate::Lengths;
 use crate::window_convolution::convolve;
@@ -88,30 +86,16 @@ impl Subsampling {
         let x = pass.to_compute_dtype(x);
         // With the casts between the convolutions, a GPU would fuse nothing here, and keep more.
         send_queued(&x.device());
-        let y = match runs_host_ops(&x.device()) {
-            true => self.channels_first(x, parameters, pass),
-            false => self.channels_last(x, parameters, pass),
-        };
+        let y = self.reduced(x, parameters, pass);
         let left = lengths.each().iter().map(|&n| SubsamplingConfig::frames_after(factor, n)).collect();
         let [_, t, _] = y.dims();
         (y, Lengths::new(left, t))
     }
 
-    /// Reduces the frames with Burn's convolution, which is fast on the CPU.
-    fn channels_first(&self, x: Tensor<3>, parameters: Vec<Parameters>, pass: &Pass) -> Tensor<3> {
-        let convolved = |maps: Tensor<4>, (layer, (weight, bias)): (&Conv2d, Parameters)| {
-            let options = ConvOptions::new([2, 2], [0, 0], [1, 1], 1);
-            // Before the activation, which would turn NaN into zero.
-            relu(pass.observe(layer.weight.id, conv2d(maps, weight, bias, options)))
-        };
-        let maps = self.layers.iter().zip(parameters).fold(x.unsqueeze_dim(1), convolved);
-        let [b, c, t, f] = maps.dims();
-        pass.dense(&self.project, maps.swap_dims(1, 2).reshape([b, t, c * f]))
-    }
-
     /// Reduces the frames with products of windows and weights. Their memory on a GPU depends on shapes only, where that of
-    /// Burn's convolution depends on what tuning finds.
-    fn channels_last(&self, x: Tensor<3>, parameters: Vec<Parameters>, pass: &Pass) -> Tensor<3> {
+    /// Burn's convolution depends on what tuning finds; on a CPU a step of a small recognizer takes a fifth less time
+    /// (docs/LOG.md, 2026-11-28).
+    fn reduced(&self, x: Tensor<3>, parameters: Vec<Parameters>, pass: &Pass) -> Tensor<3> {
         let convolved = |maps: Tensor<4>, (layer, (weight, bias)): (&Conv2d, Parameters)| {
             relu(pass.observe(layer.weight.id, convolve(layer, maps, weight, bias)))
         };
@@ -155,12 +139,11 @@ mod tests {
         let layer = plimsoll_tape::initialize(layer, plimsoll_core::Key::new(4));
         let values: Vec<f32> = (0..2 * 31 * 40).map(|i| plimsoll_core::Key::new(5).at(i).unit() as f32 - 0.5).collect();
         let x = Tensor::<1>::from_floats(&values[..], &device).reshape([2, 31, 40]);
-        let parameters =
-            || layer.layers.iter().map(|layer| (layer.weight.val(), layer.bias.as_ref().map(burn::module::Param::val)));
-        let [ours, theirs] = [
-            layer.channels_last(x.clone(), parameters().collect(), &Pass::plain()),
-            layer.channels_first(x, parameters().collect(), &Pass::plain()),
-        ];
+        let convolved = |maps: Tensor<4>, layer: &Conv2d| relu(layer.forward(maps));
+        let maps = layer.layers.iter().fold(x.clone().unsqueeze_dim(1), convolved);
+        let [b, c, t, f] = maps.dims();
+        let theirs = layer.project.forward(maps.swap_dims(1, 2).reshape([b, t, c * f]));
+        let (ours, _) = layer.forward(x, &Lengths::new(vec![31, 31], 31), &Pass::plain());
         assert_eq!(ours.dims(), theirs.dims());
         assert!((ours - theirs).abs().max().into_scalar::<f32>() < 1e-5);
     }

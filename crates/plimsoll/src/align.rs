@@ -5,28 +5,31 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_audio::read_audio;
-use plimsoll_core::{Seconds, read_text_file};
+use plimsoll_audio::quick_audio_info;
+use plimsoll_core::{counted, read_text_file};
 use plimsoll_recipes::reader::{self, Reader};
+use plimsoll_recipes::reporter::Reporter;
 use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_speech::asr::Search;
-use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat};
+use plimsoll_speech::asr::{Search, SpokenWord};
+use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat, Word};
 
 use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::run_folder;
 use crate::terminal::Terminal;
 use crate::transcribe::within;
 
-/// Longest recording: attention over all of it is computed at once.
-const LONGEST: Seconds = Seconds(300.0);
+/// Pause between two words, in seconds, that ends a segment.
+const BETWEEN: f64 = 0.6;
+/// Number of words that are not said which are shown.
+const SHOWN: usize = 8;
 
 /// Arguments of `align`.
 #[derive(Debug, Args)]
 pub(crate) struct AlignArgs {
-    /// The recording, of at most 5 minutes.
+    /// The recording, of any length.
     #[arg(value_name = "AUDIO")]
     audio: PathBuf,
-    /// What is said in it; `-` reads standard input.
+    /// What is said in it, from its start to its end; `-` reads standard input. The recording may say more: that gets no words.
     #[arg(value_name = "TEXT", required_unless_present = "text_file")]
     text: Option<String>,
     /// File with what is said in it.
@@ -35,6 +38,10 @@ pub(crate) struct AlignArgs {
     /// Run of a recognizer (its folder, or its name in `runs`), or folder of an exported one.
     #[arg(long, value_name = "RUN", value_parser = run_folder())]
     run: PathBuf,
+    /// Least score of a word: the mean natural logarithm of the probability of its characters. A word below it is not said: it is
+    /// left out, and named on standard error. A model that has learned little needs a lower one.
+    #[arg(long, value_name = "SCORE", default_value_t = -4.0, allow_negative_numbers = true)]
+    min_score: f64,
     /// Format of the result: text, json, srt, vtt, ctm or textgrid.
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     format: TranscriptFormat,
@@ -54,24 +61,48 @@ pub(crate) fn align(args: &AlignArgs) -> Result<ExitCode, Failure> {
     let text = text(args)?;
     let output = OutputFile::new(&args.out, "--out", args.overwrite)?;
     let reader = Reader::load(&args.run, Search::Greedy, &reader::device(&args.backend)?, &Terminal)?;
-    let audio = read_audio(&args.audio, reader.sample_rate()).invalid()?;
-    if audio.duration() > LONGEST {
-        let message = format!("{} lasts {}, and at most {LONGEST} are aligned", args.audio.display(), audio.duration());
-        return Err(Failure::invalid(message, "cut it, and give each part its text"));
-    }
-    let words = reader.align(&audio.samples, &text).map_err(|error| {
+    let seconds = quick_audio_info(&args.audio).invalid()?.duration.0;
+    let progress = Terminal.progress("listening", seconds.is_finite().then_some(seconds as u64));
+    let (scores, seconds) = reader.listen(&args.audio, &*progress)?;
+    drop(progress);
+    let progress = Terminal.progress("finding the words", None);
+    let words = reader.transcriber().find_words(&scores, &text).map_err(|error| {
         let message = format!("{}: {error}", args.audio.display());
         Failure::invalid(message, "the text must be what is said in the recording, in letters of the model")
     })?;
+    drop(progress);
     if words.is_empty() {
         let message = "the model knows no character of the text";
         return Err(Failure::invalid(message, "use letters of the script that the model was trained on"));
     }
-    let seconds = audio.duration().0;
-    let segments = vec![Segment::new(words.into_iter().map(|word| within(word, seconds)).collect())];
+    let (said, not_said): (Vec<SpokenWord>, Vec<SpokenWord>) =
+        words.into_iter().partition(|found| found.score >= args.min_score);
+    report(&not_said, said.len());
+    if said.is_empty() {
+        let message = format!("{} says none of these words clearly", args.audio.display());
+        return Err(Failure::invalid(message, "check the text, or accept lower scores: --min-score"));
+    }
+    let words: Vec<Word> = said.into_iter().map(|found| within(found.word, seconds)).collect();
+    let is_near = |a: &Word, b: &Word| b.start - a.end < BETWEEN;
+    let segments = words.chunk_by(is_near).map(|words| Segment::new(words.to_vec())).collect();
     let transcript = Transcript { recording: args.audio.display().to_string(), seconds, language: None, segments };
     output.write(transcript.write(args.format))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the words that the recording does not say.
+fn report(not_said: &[SpokenWord], said: usize) {
+    if not_said.is_empty() {
+        return;
+    }
+    let count = counted(not_said.len(), "word");
+    eprintln!("warning: not said, and left out: {count} of {}", said + not_said.len());
+    for SpokenWord { word, score } in not_said.iter().take(SHOWN) {
+        eprintln!("  {} (score {score:.2}), near {:.1} s", word.text, word.start);
+    }
+    if not_said.len() > SHOWN {
+        eprintln!("  and {} more", not_said.len() - SHOWN);
+    }
 }
 
 /// Reads the text of the command line, of standard input, or of a file.

@@ -4,11 +4,9 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use plimsoll_audio::{
-    AudioError, AudioSegment, AudioStream, flac_bytes, quick_audio_info, read_audio_segment, wav_bytes,
-};
+use plimsoll_audio::{AudioError, AudioSegment, flac_bytes, quick_audio_info, read_audio_segment, wav_bytes};
 use plimsoll_core::Seconds;
-use plimsoll_speech::asr::{LongOptions, LongScores, SpokenUtterance};
+use plimsoll_speech::asr::SpokenUtterance;
 use serde::Serialize;
 
 use crate::error::{Failure, FailureExt};
@@ -123,21 +121,13 @@ fn find(
     least_score: f64,
     progress: &dyn Progress,
 ) -> Result<(Vec<Option<SpokenUtterance>>, f64), Failure> {
-    let mut audio = AudioStream::open(file, reader.sample_rate()).invalid()?;
+    let (scores, seconds) = reader.listen(file, progress)?;
     let transcriber = reader.transcriber();
-    let mut scores = LongScores::new(transcriber, LongOptions::default());
-    let (mut block, mut count) = (Vec::new(), 0);
-    while audio.read(&mut block).invalid()? {
-        count += block.len();
-        scores.push(&block);
-        block.clear();
-        progress.set((count / reader.sample_rate() as usize) as u64);
-    }
-    let found = transcriber.find_utterances(&scores.finish(), texts, least_score).map_err(|error| {
+    let found = transcriber.find_utterances(&scores, texts, least_score).map_err(|error| {
         let message = format!("{}: {error}", file.display());
         Failure::invalid(message, "the text must be that of the recording, one utterance a line")
     })?;
-    Ok((found, count as f64 / f64::from(reader.sample_rate())))
+    Ok((found, seconds))
 }
 
 /// Reads the sound of an utterance, from a quiet place before it to one after it, within the time that is free, `(from, to)`.

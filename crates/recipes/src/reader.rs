@@ -3,18 +3,19 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use plimsoll_audio::AudioStream;
 use plimsoll_core::Samples;
+use plimsoll_speech::asr::decode::CtcScores;
 use plimsoll_speech::asr::{
-    LanguageSearch, LiveOptions, LiveTranscriber, LongOptions, LongTranscriber, Search, TimedTranscription, Transcriber,
+    LanguageSearch, LiveOptions, LiveTranscriber, LongOptions, LongScores, LongTranscriber, Search, TimedTranscription,
+    Transcriber,
 };
-use plimsoll_text::alignment::AlignmentError;
-use plimsoll_text::transcript::Word;
 
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
 use crate::language::LanguageSettings;
-use crate::reporter::{Level, Reporter};
+use crate::reporter::{Level, Progress, Reporter};
 
 /// A trained recognizer on a device, with its decoding search.
 pub struct Reader {
@@ -80,17 +81,28 @@ impl Reader {
         self.transcriber.transcribe_timed(samples, &self.search, self.language.as_ref())
     }
 
-    /// Finds the times of the words of a known text, in seconds from the first sample.
+    /// Computes the scores of CTC of a recording of any length, in parts. Returns the length of the recording in seconds, too.
+    /// `progress` counts seconds.
     ///
     /// # Errors
-    /// If the text has more tokens than the recording has frames.
-    pub fn align(&self, samples: &[f32], text: &str) -> Result<Vec<Word>, AlignmentError> {
-        self.transcriber.align(samples, text)
+    /// If the recording cannot be read.
+    pub fn listen(&self, file: &Path, progress: &dyn Progress) -> Result<(CtcScores, f64), Failure> {
+        let mut audio = AudioStream::open(file, self.sample_rate()).invalid()?;
+        let mut scores = LongScores::new(&self.transcriber, LongOptions::for_model(&self.transcriber));
+        let (mut block, mut count) = (Vec::new(), 0);
+        while audio.read(&mut block).invalid()? {
+            count += block.len() as u64;
+            scores.push(&block);
+            block.clear();
+            progress.set(count / u64::from(self.sample_rate()));
+        }
+        Ok((scores.finish(), Samples(count).at(self.sample_rate()).0))
     }
 
     /// Begins a recording of any length, which is transcribed in parts.
     pub fn long(&self) -> LongTranscriber<'_> {
-        LongTranscriber::new(&self.transcriber, self.search, self.language.as_ref(), LongOptions::default())
+        let options = LongOptions::for_model(&self.transcriber);
+        LongTranscriber::new(&self.transcriber, self.search, self.language.as_ref(), options)
     }
 
     /// Begins a stream that is transcribed while it comes.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{FeatureError, LogMel, LogMelConfig, VocoderError};
-use plimsoll_core::{error_chain, open_regular_file, replace_file};
+use plimsoll_core::{Seconds, error_chain, open_regular_file, replace_file};
 use plimsoll_tape::{NamedTensor, ParametersError, apply, check_shapes, on_capture_device};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::{CheckpointError, CheckpointStore, WeightsError, read_weights};
@@ -64,6 +64,10 @@ pub struct ModelMetadata<M> {
     /// run of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// Length that nearly all utterances have which a recognizer learned from, in seconds: long recordings are divided into
+    /// parts that are no longer. `None` for other models, and for one of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Seconds>,
 }
 
 /// Error of reading or using the model of a folder.
@@ -284,13 +288,19 @@ fn short_error(error: serde_json::Error) -> serde_json::Error {
 impl<M: ModelKind> ModelMetadata<M> {
     /// Makes the metadata of a model with this configuration, these features and this tokenizer.
     pub fn new(model: M, features: LogMelConfig, tokenizer: Tokenizer) -> Self {
-        Self { kind: M::KIND.into(), model, features, tokenizer, run: None }
+        Self { kind: M::KIND.into(), model, features, tokenizer, run: None, longest: None }
     }
 
     /// Sets the identity of the run that trains the model.
     #[must_use]
     pub fn with_run(self, run: impl Into<String>) -> Self {
         Self { run: Some(run.into()), ..self }
+    }
+
+    /// Sets the length that nearly all utterances have which the model learns from.
+    #[must_use]
+    pub fn with_longest(self, longest: Seconds) -> Self {
+        Self { longest: Some(longest), ..self }
     }
 
     /// Writes `model.json` into `folder`.

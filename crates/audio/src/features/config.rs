@@ -76,6 +76,10 @@ pub enum Normalize {
     UtteranceMean,
     /// Subtracts the mean of each mel channel, then divides by its standard deviation (unbiased) plus 1e-5.
     UtteranceMeanVariance,
+    /// As [`UtteranceMeanVariance`](Self::UtteranceMeanVariance), with the mean and the deviation of the frames with speech:
+    /// those at most 20 dB below the loudest. So a pause before or after the words changes nothing in them. Values more than
+    /// four deviations below the mean are raised to that: silence has no end.
+    SpeechMeanVariance,
 }
 
 /// All settings of a log-mel spectrogram. The default is the preset `plimsoll`.
@@ -154,7 +158,7 @@ impl Default for LogMelConfig {
 
 impl LogMelConfig {
     /// Names of the presets that [`LogMelConfig::preset`] accepts.
-    pub const PRESETS: [&str; 7] = ["plimsoll", "konkani", "espnet", "nemo", "whisper", "xtts", "myxtts"];
+    pub const PRESETS: [&str; 8] = ["plimsoll", "spoken", "konkani", "espnet", "nemo", "whisper", "xtts", "myxtts"];
 
     /// Returns the feature settings of a known speech system; `None` for an unknown name.
     ///
@@ -163,6 +167,7 @@ impl LogMelConfig {
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "plimsoll" => Some(Self::default()),
+            "spoken" => Some(Self { normalize: Normalize::SpeechMeanVariance, ..Self::default() }),
             "konkani" => Some(Self::konkani()),
             "espnet" => Some(Self::espnet()),
             "nemo" => Some(Self::nemo()),

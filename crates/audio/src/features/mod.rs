@@ -128,7 +128,7 @@ impl LogMel {
         if let Some(range) = self.config.dynamic_range {
             compress_range(&mut features, range);
         }
-        normalize(&mut features, self.n_mels(), self.config.normalize);
+        normalize(&mut features, &self.config);
         features
     }
 
@@ -259,26 +259,37 @@ fn compress_range(features: &mut [f32], range: f32) {
     features.iter_mut().for_each(|value| *value = (value.max(lowest) + 4.0) / 4.0);
 }
 
-/// Normalizes each of `n_mels` channels over the frames, as NeMo does for `per_feature`.
-fn normalize(features: &mut [f32], n_mels: usize, kind: Normalize) {
+/// How far a frame with speech is below the loudest at most, in decibels.
+const SPEECH_DECIBELS: f64 = 20.0;
+/// Deviations below the mean at which silence ends.
+const SILENCE: f32 = -4.0;
+
+/// Normalizes each mel channel over the frames, as NeMo does for `per_feature`.
+fn normalize(features: &mut [f32], config: &LogMelConfig) {
+    let (n_mels, kind) = (config.n_mels, config.normalize);
     if kind == Normalize::None {
         return;
     }
-    let frames = features.len() / n_mels;
+    let heard = match kind {
+        Normalize::SpeechMeanVariance => frames_with_speech(features, config),
+        _ => vec![true; features.len() / n_mels],
+    };
+    let count = heard.iter().filter(|&&is_heard| is_heard).count();
+    let heard_frame = |(frame, is_heard): (_, &bool)| is_heard.then_some(frame);
     // Frame after frame, all channels at once: in the order of memory, with the rounding of channel after channel.
     let mut means = vec![0.0f64; n_mels];
-    for frame in features.chunks_exact(n_mels) {
+    for frame in features.chunks_exact(n_mels).zip(&heard).filter_map(heard_frame) {
         means.iter_mut().zip(frame).for_each(|(sum, value)| *sum += f64::from(*value));
     }
-    means.iter_mut().for_each(|sum| *sum /= frames as f64);
+    means.iter_mut().for_each(|sum| *sum /= count as f64);
     let mut scales = vec![1.0f64; n_mels];
     if kind != Normalize::UtteranceMean {
         scales.fill(0.0);
-        for frame in features.chunks_exact(n_mels) {
+        for frame in features.chunks_exact(n_mels).zip(&heard).filter_map(heard_frame) {
             let deviations = frame.iter().zip(&means).map(|(value, mean)| f64::from(*value) - mean);
             scales.iter_mut().zip(deviations).for_each(|(sum, deviation)| *sum += deviation * deviation);
         }
-        let count = frames.saturating_sub(1).max(1) as f64;
+        let count = count.saturating_sub(1).max(1) as f64;
         scales.iter_mut().for_each(|sum| *sum = 1.0 / ((*sum / count).sqrt() + 1e-5));
     }
     for frame in features.chunks_exact_mut(n_mels) {
@@ -286,6 +297,19 @@ fn normalize(features: &mut [f32], n_mels: usize, kind: Normalize) {
             *value = ((f64::from(*value) - mean) * scale) as f32;
         }
     }
+    if kind == Normalize::SpeechMeanVariance {
+        features.iter_mut().for_each(|value| *value = value.max(SILENCE));
+    }
+}
+
+/// Returns for each frame whether it is loud enough for speech, by the mean of its channels.
+fn frames_with_speech(features: &[f32], config: &LogMelConfig) -> Vec<bool> {
+    let power = if config.spectrum == Spectrum::Power { 1.0 } else { 2.0 };
+    let decibels = power * if config.log == Log::Ln { 10.0 / std::f64::consts::LN_10 } else { 10.0 };
+    let loudness = |frame: &[f32]| frame.iter().map(|value| f64::from(*value)).sum::<f64>() / frame.len() as f64;
+    let loudness: Vec<f64> = features.chunks_exact(config.n_mels).map(loudness).collect();
+    let loudest = loudness.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    loudness.iter().map(|level| (loudest - level) * decibels <= SPEECH_DECIBELS).collect()
 }
 
 #[cfg(test)]

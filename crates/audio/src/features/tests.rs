@@ -149,6 +149,28 @@ fn channels_are_normalized() {
 }
 
 #[test]
+fn pauses_change_nothing_in_features_that_are_normalized_over_speech() {
+    // As loud as syllables: 13 dB up and down.
+    let swing = |n: usize| 1.5f32 * (n as f32 * std::f32::consts::TAU / 3_200.0).cos();
+    let words: Vec<f32> =
+        noise(16_000, 2).iter().enumerate().map(|(n, sample)| sample * swing(n).exp() / 5.0).collect();
+    for (name, changes) in [("spoken", false), ("plimsoll", true)] {
+        let alone = extractor(name).extract(&words);
+        for (pause, level) in [(1_600, 1e-3), (16_000, 1e-3), (48_000, 0.0), (8_000, 0.01)] {
+            let silence: Vec<f32> = noise(pause, 3).iter().map(|sample| sample * level).collect();
+            let after = extractor(name).extract(&[&silence[..], &words[..], &silence[..]].concat());
+            // Frames at the edges hear both.
+            let (first, edge) = (pause / 160, 3);
+            let cells =
+                |features: &[f32], first: usize| features[(first + edge) * 80..(first + 100 - edge) * 80].to_vec();
+            let far = cells(&alone, 0).iter().zip(cells(&after, first)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert_eq!(far > 0.2, changes, "{name}, {pause} samples at {level}: {far}");
+            assert!(name != "spoken" || after.iter().all(|value| *value >= -4.0));
+        }
+    }
+}
+
+#[test]
 fn the_shortest_audio_gives_a_frame() {
     for name in LogMelConfig::PRESETS {
         for samples in [0, 1, 2, 100, 255, 256, 257] {

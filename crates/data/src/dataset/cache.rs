@@ -13,10 +13,13 @@ const PARTS: usize = 64;
 ///
 /// Nothing is evicted: an epoch asks for every sample once, in random order, so all samples are worth the same.
 pub(super) struct MemoryCache {
-    parts: Vec<RwLock<HashMap<usize, Arc<[f32]>>>>,
+    parts: Vec<RwLock<HashMap<Sample, Arc<[f32]>>>>,
     used: AtomicU64,
     limit: u64,
 }
+
+/// Number of an utterance, and the bits of its speed.
+type Sample = (usize, u32);
 
 impl MemoryCache {
     pub(super) fn new(limit: Bytes) -> Self {
@@ -29,14 +32,14 @@ impl MemoryCache {
         Bytes(self.used.load(Ordering::Relaxed))
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<Arc<[f32]>> {
+    pub(super) fn get(&self, index: usize, speed: f32) -> Option<Arc<[f32]>> {
         let part = self.parts.get(index % PARTS)?;
-        part.read().unwrap_or_else(PoisonError::into_inner).get(&index).cloned()
+        part.read().unwrap_or_else(PoisonError::into_inner).get(&(index, speed.to_bits())).cloned()
     }
 
     /// Keeps a copy of `features` if it fits. The memory is reserved first, so that threads together cannot exceed the
     /// limit.
-    pub(super) fn keep(&self, index: usize, features: &[f32]) {
+    pub(super) fn keep(&self, index: usize, speed: f32, features: &[f32]) {
         let size = Bytes::for_values::<f32>(features.len() as u64).0;
         let more = |used: u64| used.checked_add(size).filter(|&used| used <= self.limit);
         let Some(part) = self.parts.get(index % PARTS) else { return };
@@ -44,7 +47,8 @@ impl MemoryCache {
             return;
         }
         // Another thread may have kept them first.
-        if part.write().unwrap_or_else(PoisonError::into_inner).insert(index, features.into()).is_some() {
+        let sample = (index, speed.to_bits());
+        if part.write().unwrap_or_else(PoisonError::into_inner).insert(sample, features.into()).is_some() {
             self.used.fetch_sub(size, Ordering::Relaxed);
         }
     }

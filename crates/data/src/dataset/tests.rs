@@ -67,7 +67,7 @@ fn stored_features_are_read_by_the_next_run() {
 }
 
 #[test]
-fn augmentation_depends_on_the_key_and_is_not_cached() {
+fn augmentation_depends_on_the_key_and_not_on_the_cache() {
     let folder = TempDir::new().unwrap();
     let augment = Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() };
     let dataset = dataset(&folder, Some(augment), Bytes::mib(1));
@@ -79,6 +79,24 @@ fn augmentation_depends_on_the_key_and_is_not_cached() {
     assert_eq!(once, dataset.load(2, Some(Key::new(1))).unwrap());
     assert_ne!(once, plain);
     assert_eq!(dataset.load(2, None).unwrap(), plain);
+}
+
+#[test]
+fn features_are_kept_at_each_speed() {
+    let folder = TempDir::new().unwrap();
+    let augment = Augment { speeds: vec![0.9, 1.0, 1.1], ..Augment::default() };
+    let (kept, not) =
+        (dataset(&folder, Some(augment.clone()), Bytes::mib(8)), dataset(&folder, Some(augment), Bytes(0)));
+    let all = |dataset: &Dataset| -> Vec<HostSample> {
+        let one = |index: usize, n: u64| dataset.load(index, Some(Key::new(n))).unwrap();
+        (0..6).flat_map(|index| (0..20).map(move |n| one(index, n))).collect()
+    };
+    let (first, other) = (all(&kept), all(&not));
+    assert!(first == other);
+    let (cached, whole) = (kept.cached_bytes().0 as f64, kept.whole_size().0 as f64);
+    assert!((cached / whole - 1.0).abs() < 0.02, "{cached} {whole}");
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert!(all(&kept) == first && not.load(0, Some(Key::new(1))).is_err());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Words with times, language models, and corpora in shards.
 
+use plimsoll_audio::{read_audio, write_wav};
 use serde_json::Value;
 
 use crate::program::{TestFolder, names};
@@ -11,6 +12,41 @@ fn trained() -> TestFolder {
     let dir = TestFolder::new();
     dir.train(&["--name", "r", "--steps", "2"]).success();
     dir
+}
+
+/// Joins recordings into one of at least `seconds`, and returns it with their texts.
+fn joined(dir: &TestFolder, seconds: f64) -> (Vec<f32>, String) {
+    let manifest = std::fs::read_to_string(dir.path(&format!("{CORPUS}/manifest.jsonl"))).unwrap();
+    let (mut samples, mut texts) = (Vec::new(), Vec::new());
+    for line in manifest.lines().cycle() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let file = dir.path(CORPUS).join(line["audio_filepath"].as_str().unwrap());
+        samples.extend(read_audio(&file, 16_000).unwrap().samples);
+        texts.push(line["text"].as_str().unwrap().to_string());
+        if samples.len() as f64 >= seconds * 16_000.0 {
+            break;
+        }
+    }
+    (samples, texts.join("\n"))
+}
+
+#[test]
+fn a_long_recording_is_aligned_with_its_text_in_one_piece() {
+    let dir = trained();
+    let (samples, text) = joined(&dir, 310.0);
+    write_wav(&dir.path("talk.wav"), &samples, 16_000).unwrap();
+    dir.write("talk.txt", &text);
+    let align = ["align", "talk.wav", "--run", "runs/r", "--text-file", "talk.txt", "--min-score"];
+    let aligned = json(&dir, &[&align[..], &["-1000"]].concat());
+    let found = words(&aligned);
+    let spoken: Vec<&str> = found.iter().map(|(word, ..)| word.as_str()).collect();
+    assert_eq!(spoken, text.split_whitespace().collect::<Vec<_>>());
+    assert!(found.windows(2).all(|pair| pair[0].2 <= pair[1].1 + 1e-9), "{found:?}");
+    assert!(found.last().unwrap().2 > 200.0 && aligned["seconds"].as_f64().unwrap() > 310.0);
+    // A model of two steps is sure of nothing.
+    let refused = dir.run(&[&align[..], &["-0.01"]].concat());
+    assert!(refused.code == Some(2) && refused.stderr.contains("says none of these words"), "{refused:?}");
+    assert!(refused.stderr.contains(&format!("left out: {} words of {}", spoken.len(), spoken.len())), "{refused:?}");
 }
 
 fn recordings(dir: &TestFolder) -> Vec<String> {

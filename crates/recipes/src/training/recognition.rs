@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use plimsoll_core::{Key, Measure};
+use plimsoll_core::{Key, Measure, Seconds};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Example;
 use plimsoll_speech::EvaluationError;
@@ -34,7 +34,9 @@ impl Recognition {
     /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> RecognizerMetadata {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());
-        RecognizerMetadata::new(self.config, features, tokenizer).with_run(&run.id)
+        let longest = longest(run.prepared.training.metas().iter().map(|meta| meta.seconds));
+        let metadata = RecognizerMetadata::new(self.config, features, tokenizer).with_run(&run.id);
+        longest.into_iter().fold(metadata, RecognizerMetadata::with_longest)
     }
 
     /// Recognizes all held-out utterances, with greedy search; replicas share the work.
@@ -124,6 +126,17 @@ impl TrainingTask for Recognition {
     }
 }
 
+/// Share of the utterances that a model learns from which long recordings are divided by: a few much longer ones teach it
+/// nothing about their length.
+const NEARLY_ALL: f64 = 0.99;
+
+/// Computes the length that nearly all utterances of these lengths have; `None` without any.
+fn longest(lengths: impl Iterator<Item = Seconds>) -> Option<Seconds> {
+    let mut lengths: Vec<f64> = lengths.map(|length| length.0).collect();
+    lengths.sort_by(f64::total_cmp);
+    lengths.get((lengths.len() as f64 * NEARLY_ALL) as usize).copied().map(Seconds)
+}
+
 /// Returns up to three utterances: the utterances with the lowest, the median and the highest character error rate.
 fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
     let rate = |result: &&Transcription| ErrorCounts::characters(&result.reference, &result.hypothesis).rate();
@@ -138,4 +151,18 @@ fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
         output: result.hypothesis.clone(),
     };
     ranks.into_iter().filter_map(|rank| sorted.get(rank)).map(example).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_long_utterances_do_not_count() {
+        let lengths = |count: usize| (1..=count).map(|n| Seconds(n as f64));
+        assert_eq!(longest(lengths(0)), None);
+        assert_eq!(longest(lengths(1)), Some(Seconds(1.0)));
+        assert_eq!(longest(lengths(99)), Some(Seconds(99.0)));
+        assert_eq!(longest(lengths(200).chain([Seconds(9e9)])), Some(Seconds(199.0)));
+    }
 }

@@ -7,6 +7,7 @@ use plimsoll_text::transcript::Word;
 
 use super::decode::CtcScores;
 use super::transcriber::{begin_after, shift};
+use super::windows::is_speech;
 use super::{LanguageSearch, Search, Transcriber};
 
 /// How a stream is divided. The words of a stream are final after at most `step`, `lookahead` and `pause` together, and the
@@ -43,8 +44,6 @@ const FIRST: Seconds = Seconds(1.0);
 const MOST: Seconds = Seconds(5.0);
 /// Frames in which no word ends become final after this time, as in a language without spaces.
 const LONGEST: Seconds = Seconds(4.0);
-/// Ratio of the loudest to a quiet part of the sound, in power, below which nothing is said: 5 dB.
-const SPEECH: f64 = 3.2;
 
 /// What a stream has brought since the update before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -211,14 +210,9 @@ impl<'a> LiveTranscriber<'a> {
     /// Computes the scores of the samples that are kept; blanks where nothing but steady noise is heard, which features that
     /// are normalized by the utterance would make as loud as speech.
     fn scores(&self) -> CtcScores {
-        let width = self.transcriber.texts().len();
-        match is_speech(&self.samples, self.transcriber.sample_rate() as usize / 20) {
+        match is_speech(&self.samples, self.transcriber.sample_rate()) {
             true => self.transcriber.log_probs(&self.samples),
-            false => {
-                let row = |token| if token == 0 { 0.0 } else { f32::NEG_INFINITY };
-                let frames = self.samples.len() / self.sizes.frame;
-                CtcScores::new((0..frames * width).map(|value| row(value % width)).collect(), width)
-            }
+            false => CtcScores::silence(self.samples.len() / self.sizes.frame, self.transcriber.vocabulary()),
         }
     }
 
@@ -282,29 +276,9 @@ impl<'a> LiveTranscriber<'a> {
     }
 }
 
-/// Returns whether the loudest of parts of `length` samples is clearly louder than a quiet one.
-fn is_speech(samples: &[f32], length: usize) -> bool {
-    let power = |part: &[f32]| part.iter().map(|sample| f64::from(sample * sample)).sum::<f64>();
-    let mut powers: Vec<f64> = samples.chunks_exact(length.max(1)).map(power).collect();
-    powers.sort_by(f64::total_cmp);
-    match (powers.get(powers.len() / 10), powers.last()) {
-        (Some(quiet), Some(loudest)) => *loudest > SPEECH * quiet,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn steady_noise_is_no_speech() {
-        let noise = |n: usize| (n * 7919 % 1009) as f32 / 1009.0 - 0.5;
-        let steady: Vec<f32> = (0..32_000).map(noise).collect();
-        assert!(!is_speech(&steady, 800) && !is_speech(&[0.0; 32_000], 800) && !is_speech(&[], 800));
-        let spoken: Vec<f32> = (0..32_000).map(|n| noise(n) * if n % 8_000 < 2_000 { 1.0 } else { 0.3 }).collect();
-        assert!(is_speech(&spoken, 800));
-    }
 
     #[test]
     fn the_delay_of_the_defaults_is_stated() {

@@ -1,5 +1,9 @@
 //! Transcribes recordings of any length in bounded memory.
 
+use std::cmp::Reverse;
+use std::iter;
+use std::ops::Range;
+
 use burn::tensor::Tensor;
 use plimsoll_core::Seconds;
 use plimsoll_layers::Lengths;
@@ -7,38 +11,55 @@ use plimsoll_text::transcript::Segment;
 
 use super::decode::CtcScores;
 use super::transcriber::{begin_after, each_time, shift};
-use super::windows::{Window, WindowSizes, Windows};
+use super::windows::{Window, WindowSizes, Windows, is_speech};
 use super::{EncodedAudio, LanguageSearch, Search, Transcriber};
 
 /// How a long recording is divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LongOptions {
-    /// Longest part that is computed at once, context included, and longest part whose text is searched at once. A recording
-    /// that is not longer is one part.
+    /// Longest part that is computed at once, context included. A recording that is not longer is one part.
     pub longest: Seconds,
-    /// Sound before and after each part that the encoder hears, too.
+    /// Sound before and after a part that the encoder hears, too, where no pause ends it.
     pub context: Seconds,
 }
 
 impl Default for LongOptions {
-    /// Parts of 30 s, the default of `data.max_seconds` in training, with 3 s of context on both sides.
+    /// Parts of 30 s, the default of `data.max_seconds` in training, with 3 s of context where no pause is.
     fn default() -> Self {
         Self { longest: Seconds(30.0), context: Seconds(3.0) }
     }
 }
 
-/// Pause that ends a segment of a long recording.
+impl LongOptions {
+    /// Parts that are no longer than what `transcriber` has learned from, and than the default.
+    pub fn for_model(transcriber: &Transcriber) -> Self {
+        let usual = Self::default();
+        let learned = transcriber.longest_learned().unwrap_or(usual.longest);
+        Self { longest: Seconds(learned.0.min(usual.longest.0)), ..usual }
+    }
+}
+
+/// Pause that ends a segment of a long recording, and a piece of it: a time in which the recognizer hears nothing.
 const BETWEEN: Seconds = Seconds(0.6);
-/// Largest sample of a part that counts as silent: the noise of 16 bits, without any sound.
-const SILENCE: f32 = 1e-4;
-/// Length of the pause that is searched for a cut.
-const PAUSE: Seconds = Seconds(0.1);
+/// Longest part whose text is searched at once.
+const SEARCHED: Seconds = Seconds(30.0);
+/// Least pause in which a part ends that has none of the length `BETWEEN`. Inside of a word a recognizer hears a token more
+/// often.
+const PAUSE: Seconds = Seconds(0.3);
+/// Shortest piece: features that are normalized over less say little.
+const PIECE: Seconds = Seconds(1.0);
+/// Sound before and after the tokens of a piece that is computed with it. The rest of a long pause would be normalized with
+/// the speech.
+const MARGIN: Seconds = Seconds(0.4);
+/// Length of the quietest place of a pause.
+const QUIET: Seconds = Seconds(0.1);
 
 /// Transcribes a recording of any length that comes in blocks.
 ///
-/// The encoder computes parts that overlap, and gives its frames as if there were no parts. They meet where it is quiet, and
+/// The encoder computes parts that end in pauses, which the recognizer finds itself: so it hears what it would hear if
+/// somebody had cut the recording into utterances. Where it finds no pause, parts overlap and meet where it is quiet, and
 /// each frame has heard at least the context on both sides. The text is then searched in these frames, in segments that end
-/// with a pause of the frames, so words on both sides of a pause are never one. A recording that fits into one part is one
+/// with a longer pause, so words on both sides of a pause are never one. A recording that fits into one part is one
 /// segment. The memory depends on [`LongOptions`], not on the recording.
 ///
 /// ```no_run
@@ -81,19 +102,19 @@ impl<'a> LongTranscriber<'a> {
         options: LongOptions,
     ) -> Self {
         assert!(transcriber.supports(&search), "the model has no decoder for {search:?}");
-        let pending = PendingFrames::new(search.needs_decoder());
+        let pending = PendingFrames::new(transcriber, search.needs_decoder());
         let longest = transcriber.samples_at_once(options.longest);
-        let frames_at_once = (longest / transcriber.frame_samples()).max(2);
+        // A decoder, too, has learned from no more than this.
+        let searched =
+            if search.needs_decoder() { longest } else { transcriber.samples_at_once(SEARCHED).max(longest) };
+        let frames_at_once = (searched / transcriber.frame_samples()).max(2);
         let windows = windows(transcriber, options);
         Self { transcriber, search, language, windows, pending, frames_at_once, said: 0.0 }
     }
 
     /// Takes samples, and returns the segments that are finished. Segments without text are left out.
     pub fn push(&mut self, samples: &[f32]) -> Vec<Segment> {
-        self.windows.push(samples);
-        while let Some(window) = self.windows.next() {
-            self.pending.compute(&window, self.transcriber);
-        }
+        self.pending.push(samples, &mut self.windows, self.transcriber);
         let mut segments = Vec::new();
         while self.pending.count() > self.frames_at_once {
             segments.extend(self.next_segment());
@@ -104,9 +125,7 @@ impl<'a> LongTranscriber<'a> {
     /// Ends the recording, and returns the last segments.
     pub fn finish(mut self) -> Vec<Segment> {
         let length = self.windows.received() as f64 / f64::from(self.transcriber.sample_rate());
-        if self.windows.received() > 0 {
-            self.pending.compute(&self.windows.last(), self.transcriber);
-        }
+        self.pending.finish(&self.windows, self.transcriber);
         let mut segments = Vec::new();
         while self.pending.count() > 0 {
             segments.extend(self.next_segment());
@@ -117,9 +136,8 @@ impl<'a> LongTranscriber<'a> {
     /// Searches the text of the frames before the first pause; of all, in a recording of one part.
     fn next_segment(&mut self) -> Option<Segment> {
         let (all, most) = (self.pending.count(), self.frames_at_once);
-        let pause = ((BETWEEN.0 / self.transcriber.frame_length().0).ceil() as usize).max(1);
-        let is_one_part = self.pending.first == 0 && all <= most;
-        let end = if is_one_part { None } else { self.pending.first_pause(pause) };
+        let is_one_part = self.pending.first == 0 && self.pending.parts == 1;
+        let end = if is_one_part { None } else { self.pending.first_pause() };
         let cut =
             end.filter(|end| *end <= most).unwrap_or_else(|| if all > most { self.pending.pause(most) } else { all });
         self.segment(cut)
@@ -157,22 +175,17 @@ pub struct LongScores<'a> {
 impl<'a> LongScores<'a> {
     /// Begins a recording, whose samples must have the sample rate of `transcriber`.
     pub fn new(transcriber: &'a Transcriber, options: LongOptions) -> Self {
-        Self { transcriber, windows: windows(transcriber, options), pending: PendingFrames::new(false) }
+        Self { transcriber, windows: windows(transcriber, options), pending: PendingFrames::new(transcriber, false) }
     }
 
     /// Takes samples.
     pub fn push(&mut self, samples: &[f32]) {
-        self.windows.push(samples);
-        while let Some(window) = self.windows.next() {
-            self.pending.compute(&window, self.transcriber);
-        }
+        self.pending.push(samples, &mut self.windows, self.transcriber);
     }
 
     /// Ends the recording, and returns its scores.
     pub fn finish(mut self) -> CtcScores {
-        if self.windows.received() > 0 {
-            self.pending.compute(&self.windows.last(), self.transcriber);
-        }
+        self.pending.finish(&self.windows, self.transcriber);
         CtcScores::new(self.pending.log_probs, self.pending.vocabulary)
     }
 }
@@ -181,7 +194,7 @@ impl<'a> LongScores<'a> {
 fn windows(transcriber: &Transcriber, options: LongOptions) -> Windows {
     let count = |length: Seconds| (length.0 * f64::from(transcriber.sample_rate())) as usize;
     let (frame, longest) = (transcriber.frame_samples(), transcriber.samples_at_once(options.longest));
-    Windows::new(WindowSizes { frame, longest, context: count(options.context), pause: count(PAUSE) })
+    Windows::new(WindowSizes { frame, longest, context: count(options.context), quiet: count(QUIET) })
 }
 
 /// Cuts the times of a segment at the end of the recording, which the last frame can reach beyond.
@@ -192,54 +205,174 @@ fn within(mut segment: Segment, end: f64) -> Segment {
     segment
 }
 
+/// Lengths of pauses and pieces in frames.
+#[derive(Clone, Copy)]
+struct PauseLengths {
+    /// Least pause that ends a part.
+    pause: usize,
+    /// Least pause that ends an utterance.
+    utterance: usize,
+    /// Shortest piece.
+    piece: usize,
+    /// Margin of the tokens of a piece.
+    margin: usize,
+}
+
+impl PauseLengths {
+    fn new(transcriber: &Transcriber) -> Self {
+        let frames = |length: Seconds| ((length.0 / transcriber.frame_length().0).ceil() as usize).max(1);
+        Self { pause: frames(PAUSE), utterance: frames(BETWEEN), piece: frames(PIECE), margin: frames(MARGIN) }
+    }
+}
+
 /// Frames whose text is not searched yet.
 pub(super) struct PendingFrames {
     /// Number of the first frame in the recording.
     first: usize,
+    /// Number of parts that were computed.
+    parts: usize,
     log_probs: Vec<f32>,
     vocabulary: usize,
+    lengths: PauseLengths,
     /// Output of the encoder `[1, frames, model width]`, if a decoder reads it.
     encoded: Option<Vec<Tensor<3>>>,
 }
 
 impl PendingFrames {
-    fn new(is_encoded: bool) -> Self {
-        Self { first: 0, log_probs: Vec::new(), vocabulary: 1, encoded: is_encoded.then(Vec::new) }
+    fn new(transcriber: &Transcriber, is_encoded: bool) -> Self {
+        let (vocabulary, lengths) = (transcriber.vocabulary(), PauseLengths::new(transcriber));
+        let encoded = is_encoded.then(Vec::new);
+        Self { first: 0, parts: 0, log_probs: Vec::new(), vocabulary, lengths, encoded }
     }
 
-    /// Computes the frames of the core of `window`.
-    fn compute(&mut self, window: &Window<'_>, transcriber: &Transcriber) {
-        if self.is_silent(window) {
-            let all = window.samples.len() / transcriber.frame_samples();
-            return self.add_silence(window.taken.unwrap_or(all.saturating_sub(window.skipped)));
+    /// Takes samples, and computes the frames of all windows that are full.
+    fn push(&mut self, samples: &[f32], windows: &mut Windows, transcriber: &Transcriber) {
+        windows.push(samples);
+        while let Some(window) = windows.full() {
+            let (encoded, scores) = self.scores(window.samples, true, transcriber);
+            let cuts = self.cuts(&scores, &window, windows.sizes());
+            match cuts.last() {
+                Some(&end) => {
+                    self.pieces(&window, &scores, &cuts, transcriber);
+                    windows.advance(end, false);
+                }
+                None => {
+                    let (skipped, end) = (window.skipped, windows.quietest());
+                    self.keep(encoded, &scores, skipped, end - skipped);
+                    windows.advance(end, true);
+                }
+            }
         }
-        let (encoded, scores) = transcriber.score(window.samples);
-        let left = scores.frames().saturating_sub(window.skipped);
-        let count = window.taken.map_or(left, |taken| taken.min(left));
-        if count == 0 {
+    }
+
+    /// Computes the frames of the last window.
+    fn finish(&mut self, windows: &Windows, transcriber: &Transcriber) {
+        let window = windows.last();
+        if window.samples.is_empty() {
             return;
         }
-        self.vocabulary = scores.vocabulary();
-        let from = window.skipped * self.vocabulary;
-        self.log_probs.extend_from_slice(&scores.log_probs()[from..from + count * self.vocabulary]);
-        if let Some(all) = &mut self.encoded {
-            all.push(encoded.frames.narrow(1, window.skipped, count));
+        let is_part = self.parts > 0;
+        let (encoded, scores) = self.scores(window.samples, is_part, transcriber);
+        let mut cuts = if is_part { self.cuts(&scores, &window, windows.sizes()) } else { Vec::new() };
+        if cuts.is_empty() {
+            return self.keep(encoded, &scores, window.skipped, usize::MAX);
+        }
+        // The last piece ends with the recording.
+        cuts.push(scores.frames());
+        self.pieces(&window, &scores, &cuts, transcriber);
+    }
+
+    /// Computes the frames of samples. Where nothing is said in a part of a long recording, they are those of a pause: features
+    /// that are normalized over the part would make its noise as loud as speech.
+    fn scores(&self, samples: &[f32], is_part: bool, transcriber: &Transcriber) -> (Option<EncodedAudio>, CtcScores) {
+        if is_part && self.encoded.is_none() && !is_speech(samples, transcriber.sample_rate()) {
+            return (None, CtcScores::silence(samples.len() / transcriber.frame_samples(), self.vocabulary));
+        }
+        let (encoded, scores) = transcriber.score(samples);
+        (Some(encoded), scores)
+    }
+
+    /// Finds the frames in which the pieces of a window end: in all pauses that end an utterance, or without one in the longest
+    /// pause, of those that are not near the start. None without a pause, and in a last window that ends soon.
+    fn cuts(&self, scores: &CtcScores, window: &Window<'_>, sizes: WindowSizes) -> Vec<usize> {
+        let is_blank = |frame| is_blank(scores.row(frame));
+        let PauseLengths { pause, utterance, piece, .. } = self.lengths;
+        let (first, all) = (window.skipped, scores.frames());
+        let (mut cuts, mut start) = (Vec::new(), first);
+        for pause in runs(first..all, is_blank).filter(|pause| pause.len() >= utterance) {
+            // The end of a recording ends its last piece.
+            if window.has_more || pause.end < all {
+                let cut = window.quietest(pause, sizes);
+                if cut >= start + piece {
+                    cuts.push(cut);
+                    start = cut;
+                }
+            }
+        }
+        if cuts.is_empty() && window.has_more {
+            let late = runs(first + (all - first) / 4..all, is_blank).filter(|found| found.len() >= pause);
+            let longest = late.max_by_key(|pause| (pause.len(), Reverse(pause.start)));
+            cuts.extend(longest.map(|pause| window.quietest(pause, sizes)).filter(|&cut| cut > first));
+        }
+        cuts
+    }
+
+    /// Computes the pieces of a window that end in `cuts`, each alone, as an utterance that somebody has cut out.
+    fn pieces(&mut self, window: &Window<'_>, scores: &CtcScores, cuts: &[usize], transcriber: &Transcriber) {
+        let mut first = window.skipped;
+        for &end in cuts {
+            let Some(sound) = self.sound(scores, first..end) else {
+                self.add_silence(end - first);
+                first = end;
+                continue;
+            };
+            // The first piece hears the context that the window before has left.
+            let has_context = first == window.skipped && first > 0;
+            let sound = if has_context { first..sound.end } else { sound };
+            let from = if has_context { 0 } else { sound.start };
+            // An encoder has one or two frames less than it has samples for.
+            let frame = transcriber.frame_samples();
+            let until = ((sound.end + 2) * frame).min(window.samples.len());
+            let (encoded, piece) = self.scores(&window.samples[from * frame..until], true, transcriber);
+            self.add_silence(sound.start - first);
+            self.keep(encoded, &piece, sound.start - from, sound.len());
+            self.add_silence(end - sound.end);
+            first = end;
         }
     }
 
-    /// Returns whether a part of a long recording has no sound at all. Hours of it need not be computed.
-    fn is_silent(&self, window: &Window<'_>) -> bool {
-        let knows_the_model = self.vocabulary > 1 && self.encoded.is_none();
-        knows_the_model && window.samples.iter().all(|sample| sample.abs() < SILENCE)
+    /// Returns the frames of a piece that are computed: its tokens by `scores`, with a margin. None if it has no token. All,
+    /// if a decoder reads them.
+    fn sound(&self, scores: &CtcScores, frames: Range<usize>) -> Option<Range<usize>> {
+        if self.encoded.is_some() {
+            return Some(frames);
+        }
+        let is_token = |&frame: &usize| !is_blank(scores.row(frame));
+        let (start, last) = (frames.clone().find(is_token)?, frames.clone().rev().find(is_token)?);
+        let margin = self.lengths.margin;
+        Some(start.saturating_sub(margin).max(frames.start)..(last + 1 + margin).min(frames.end))
     }
 
-    /// Adds frames in which nothing is said.
-    fn add_silence(&mut self, count: usize) {
-        let end = self.log_probs.len() + count * self.vocabulary;
-        for frame in (self.log_probs.len()..end).step_by(self.vocabulary) {
-            self.log_probs.resize(frame + self.vocabulary, f32::NEG_INFINITY);
-            self.log_probs[frame] = 0.0;
+    /// Keeps the frames of a core: `most` after the first `skipped`, or all that there are.
+    fn keep(&mut self, encoded: Option<EncodedAudio>, scores: &CtcScores, skipped: usize, most: usize) {
+        self.parts += 1;
+        let count = scores.frames().saturating_sub(skipped).min(most);
+        let missing = if most == usize::MAX { 0 } else { most - count };
+        if count > 0 {
+            let from = skipped * self.vocabulary;
+            self.log_probs.extend_from_slice(&scores.log_probs()[from..from + count * self.vocabulary]);
+            if let (Some(all), Some(encoded)) = (&mut self.encoded, encoded) {
+                all.push(encoded.frames.clone().narrow(1, skipped, count));
+                let last = encoded.frames.narrow(1, skipped + count - 1, 1);
+                all.extend(iter::repeat_n(last, missing));
+            }
         }
+        self.add_silence(missing);
+    }
+
+    /// Adds the scores of frames in which nothing is said.
+    fn add_silence(&mut self, frames: usize) {
+        self.log_probs.extend_from_slice(CtcScores::silence(frames, self.vocabulary).log_probs());
     }
 
     fn count(&self) -> usize {
@@ -250,39 +383,24 @@ impl PendingFrames {
         &self.log_probs[frame * self.vocabulary..][..self.vocabulary]
     }
 
-    /// Returns whether the blank is the likeliest token of a frame.
     fn is_blank(&self, frame: usize) -> bool {
-        self.row(frame)[1..].iter().all(|value| *value < self.row(frame)[0])
+        is_blank(self.row(frame))
     }
 
-    /// Finds the middle of the first pause of at least `length` frames that something is said before and after.
-    fn first_pause(&self, length: usize) -> Option<usize> {
+    /// Finds the middle of the first pause between utterances that something is said before and after.
+    fn first_pause(&self) -> Option<usize> {
         let begin = (0..self.count()).find(|&frame| !self.is_blank(frame))?;
-        let mut start = begin;
-        for frame in begin..self.count() {
-            if self.is_blank(frame) {
-                continue;
-            }
-            if frame - start > length {
-                return Some(start + (frame - start) / 2);
-            }
-            start = frame + 1;
-        }
-        None
+        let mut pauses = runs(begin..self.count(), |frame| self.is_blank(frame));
+        let pause = pauses.find(|pause| pause.len() > self.lengths.utterance && pause.end < self.count())?;
+        Some(pause.start + pause.len() / 2)
     }
 
     /// Finds the middle of the longest pause in the second half of the first `most` frames: of frames in which the blank is
     /// the likeliest token. Without a pause it is the frame with the likeliest blank.
     fn pause(&self, most: usize) -> usize {
-        let (mut best, mut run) = (0..0, most / 2..most / 2);
-        for frame in most / 2..most {
-            run = if self.is_blank(frame) { run.start..frame + 1 } else { frame + 1..frame + 1 };
-            if run.len() > best.len() {
-                best = run.clone();
-            }
-        }
         let likeliest = || (most / 2..most).max_by(|&a, &b| self.row(a)[0].total_cmp(&self.row(b)[0])).unwrap_or(most);
-        (if best.is_empty() { likeliest() } else { best.start + best.len() / 2 }).max(1)
+        let longest = runs(most / 2..most, |frame| self.is_blank(frame)).max_by_key(Range::len);
+        longest.map_or_else(likeliest, |pause| pause.start + pause.len() / 2).max(1)
     }
 
     /// Removes the first `count` frames, and returns them.
@@ -299,5 +417,34 @@ impl PendingFrames {
             EncodedAudio { frames: whole.narrow(1, 0, count), lengths: Lengths::new(vec![count as u32], count) }
         });
         (scores, encoded)
+    }
+}
+
+/// Returns whether the blank is the likeliest token of a frame.
+fn is_blank(row: &[f32]) -> bool {
+    row[1..].iter().all(|value| *value < row[0])
+}
+
+/// Returns the longest runs of `frames` for which `is_one` holds, in order.
+fn runs(frames: Range<usize>, is_one: impl Fn(usize) -> bool) -> impl Iterator<Item = Range<usize>> {
+    let mut next = frames.start;
+    iter::from_fn(move || {
+        let start = (next..frames.end).find(|&frame| is_one(frame))?;
+        next = (start..frames.end).find(|&frame| !is_one(frame)).unwrap_or(frames.end);
+        Some(start..next)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_complete() {
+        let of = |text: &str| runs(1..text.len(), |place| text.as_bytes()[place] == b'-').collect::<Vec<_>>();
+        assert_eq!(of("--a--b-"), [1..2, 3..5, 6..7]);
+        assert!(of("-ab").is_empty());
+        assert_eq!(of("----b-"), [1..4, 5..6]);
+        assert!(of("-").is_empty());
     }
 }

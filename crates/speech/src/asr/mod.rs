@@ -21,7 +21,7 @@ pub use live::{LiveOptions, LiveTranscriber, LiveUpdate};
 pub use long::{LongOptions, LongScores, LongTranscriber};
 pub use recognizer::Recognizer;
 pub use search::Search;
-pub use spoken::SpokenUtterance;
+pub use spoken::{SpokenUtterance, SpokenWord};
 pub use transcriber::{TimedTranscription, Transcriber};
 
 /// The metadata (`model.json`) of a recognizer.

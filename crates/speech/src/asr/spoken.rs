@@ -1,8 +1,9 @@
 //! Finds the utterances of a known text in a long recording.
 
+use std::iter;
 use std::ops::Range;
 
-use plimsoll_text::alignment::{AlignmentError, LogProbs, SegmentationOptions, UtteranceSpan, segment};
+use plimsoll_text::alignment::{AlignmentError, LogProbs, SegmentationOptions, TokenSpan, UtteranceSpan, segment};
 use plimsoll_text::transcript::Word;
 
 use super::Transcriber;
@@ -22,7 +23,48 @@ pub struct SpokenUtterance {
     pub words: Vec<Word>,
 }
 
+/// A word of a known text, where a recording says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpokenWord {
+    /// Word with its times, as the text has it.
+    pub word: Word,
+    /// Mean log-probability of the word in its worst second: near 0 if the recording says it, and far below if it does not.
+    pub score: f64,
+}
+
 impl Transcriber {
+    /// Finds the words of a text in a recording of any length with these scores. The recording may say other things before,
+    /// between and after the words; a word that it does not say has a low score. In a language without spaces between words
+    /// the whole text is one piece.
+    ///
+    /// An unknown capital letter counts as its lower-case letter, and other unknown characters count as silent. A word without
+    /// any known character is left out. Time and memory grow as for `plimsoll_text::alignment::segment`.
+    ///
+    /// # Errors
+    /// When the text has more tokens than the recording has frames.
+    pub fn find_words(&self, scores: &CtcScores, text: &str) -> Result<Vec<SpokenWord>, AlignmentError> {
+        let (tokens, given) = self.known_tokens(text);
+        let begins_word = |token: u32| self.texts()[token as usize].starts_with(' ');
+        let pieces: Vec<&[u32]> = tokens.chunk_by(|_, next| !begins_word(*next)).collect();
+        let found = segment(&LogProbs::new(scores.log_probs(), scores.vocabulary())?, &pieces, self.options())?;
+        let found: Vec<UtteranceSpan> = found.into_iter().flatten().collect();
+        let spans: Vec<TokenSpan> = found.iter().flat_map(|span| span.tokens.clone()).collect();
+        let scores = found.iter().flat_map(|span| iter::repeat_n(span.score, self.words(&span.tokens).len()));
+        let spoken = |(word, score): (Word, f32)| SpokenWord { word, score: f64::from(score) };
+        let mut words: Vec<SpokenWord> = self.words(&spans).into_iter().zip(scores).map(spoken).collect();
+        // Numbers that the tokenizer spells out are several words.
+        if words.len() == given.len() {
+            words.iter_mut().zip(given).for_each(|(found, given)| found.word.text = given.into());
+        }
+        Ok(words)
+    }
+
+    /// Returns how a text is searched: its score is averaged over a second.
+    fn options(&self) -> SegmentationOptions {
+        let window = (1.0 / self.frame_length().0).ceil() as usize;
+        SegmentationOptions { window, ..SegmentationOptions::default() }
+    }
+
     /// Finds the utterances `texts` in a recording with these scores. The recording may say other things before, between and
     /// after them; an utterance that it does not say has a score below `least_score`. `None` stands for a text without any
     /// character that the model knows.
@@ -38,8 +80,7 @@ impl Transcriber {
         least_score: f64,
     ) -> Result<Vec<Option<SpokenUtterance>>, AlignmentError> {
         let (tokens, given): (Vec<Vec<u32>>, Vec<Vec<&str>>) = texts.iter().map(|text| self.known_tokens(text)).unzip();
-        let window = (1.0 / self.frame_length().0).ceil() as usize;
-        let options = SegmentationOptions { window, ..SegmentationOptions::default() };
+        let options = self.options();
         let found = segment(&LogProbs::new(scores.log_probs(), scores.vocabulary())?, &tokens, options)?;
         let found = Search { scores, tokens: &tokens, options, least: least_score as f32, found }.again();
         let utterance = |(span, given): (Option<UtteranceSpan>, &Vec<&str>)| {

@@ -49,6 +49,7 @@ pub struct Transcriber {
     texts: Vec<String>,
     device: Device,
     warnings: Vec<String>,
+    longest: Option<Seconds>,
 }
 
 impl Transcriber {
@@ -63,7 +64,8 @@ impl Transcriber {
         let log_mel = LogMel::new(&metadata.features)?;
         let tokenizer = metadata.tokenizer.clone();
         let texts = tokenizer.token_texts().iter().map(|text| text.replace('▁', " ")).collect();
-        Ok(Self { model, log_mel, tokenizer, texts, device, warnings: Vec::new() })
+        let longest = metadata.longest;
+        Ok(Self { model, log_mel, tokenizer, texts, device, warnings: Vec::new(), longest })
     }
 
     /// Loads the best checkpoint of the run in `folder`, or the exported model in `folder`.
@@ -98,6 +100,16 @@ impl Transcriber {
         let whole = RecognizerConfig { length: LengthPolicy::Exact, ..*config };
         let frames = self.log_mel.frames_in(length).0;
         config.frames_after(frames) < whole.frames_after(frames)
+    }
+
+    /// Returns the length that nearly all utterances have which the model learned from; `None` if it is not known.
+    pub fn longest_learned(&self) -> Option<Seconds> {
+        self.longest
+    }
+
+    /// Returns the number of tokens that each frame scores, including the blank.
+    pub(super) fn vocabulary(&self) -> usize {
+        self.model.config().vocabulary
     }
 
     /// Returns the tokenizer of the model.

@@ -78,6 +78,20 @@ fn blocks_change_no_segment_and_times_go_on() {
     }
 }
 
+/// A part ends in a pause that the recognizer finds, so utterances with pauses between them are heard as if they had been cut
+/// by hand. Random weights hear pauses anywhere, so this is about the sound between.
+#[test]
+fn noise_between_utterances_has_no_words() {
+    let transcriber = transcriber();
+    let mut samples = speech(8.0);
+    let noise = |n: usize| (n * 7919 % 1009) as f32 * 2e-5;
+    samples.extend((0..60 * SAMPLE_RATE as usize).map(noise));
+    samples.extend(speech(8.0));
+    let segments = in_parts(&transcriber, &samples, Search::Greedy, 16_000);
+    let inside = |segment: &&Segment| segment.words.iter().any(|word| (30.0..38.0).contains(&word.start));
+    assert_eq!(segments.iter().filter(inside).count(), 0, "{segments:?}");
+}
+
 /// Parts hear less than the whole recording, and features are normalized over what is heard at once. So scores differ a
 /// little, and the best token of a frame only where two are nearly equal.
 #[test]

@@ -1,5 +1,6 @@
 //! Convolution as a product of the windows of a tensor with weights.
 
+use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use burn::tensor::Tensor;
@@ -10,15 +11,15 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
 
 use super::cut;
+use crate::bridge::PrimitiveBackend;
 use crate::geometry::Geometry;
-use crate::host::MaybeTracked;
+use crate::host::{HostBackend, MaybeTracked, is_host, on_host};
 use crate::kernels::{KernelBackend, on_kernels};
 
 /// Multiplies each window of `x` `[samples, rows, columns, channels]`, as [`cut`] makes them, by `weight` `[values, outputs]`:
 /// `[windows, outputs]`. This is a convolution.
 ///
-/// On a GPU the windows are cut out for some rows at a time, and again in the backward pass. So they take little memory and
-/// are not kept.
+/// The windows are cut out again in the backward pass, and are not kept; on a GPU some rows at a time.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -43,21 +44,94 @@ pub fn convolve(
     let geometry = Geometry::new(x.dims(), kernel, stride, padding);
     let ([values, _], needed) = (weight.dims(), geometry.values());
     assert!(values == needed, "a window has {needed} values, and the weight is for {values}");
+    if is_host(&x) && is_host(&weight) {
+        return on_host!(x, B => on_tape::<B, OnHost>(geometry, x, weight));
+    }
     let device = x.device();
-    on_kernels!(&device, B => on_gpu::<B>(geometry, x, weight), otherwise {
+    on_kernels!(&device, B => on_tape::<B, OnKernels>(geometry, x, weight), otherwise {
         cut(x, kernel, stride, padding).reshape([geometry.places(), values]).matmul(weight)
     })
 }
 
-fn on_gpu<B: KernelBackend>(geometry: Geometry, x: Tensor<4>, weight: Tensor<2>) -> Tensor<2> {
+/// Way to compute a convolution and its gradients on the backend `B`.
+trait Way<B: PrimitiveBackend>: Debug + Send + Sync + 'static {
+    /// Convolves `x` `[b, r, q, c]` with `weight` `[v, o]`: `[p, o]`.
+    fn convolve(x: FloatTensor<B>, weight: FloatTensor<B>, geometry: Geometry) -> FloatTensor<B>;
+
+    /// Computes the gradient of the weight from that of the result, and with a weight that of the input too.
+    fn gradients(
+        x: FloatTensor<B>,
+        grad_output: FloatTensor<B>,
+        weight: Option<FloatTensor<B>>,
+        geometry: Geometry,
+    ) -> (Option<FloatTensor<B>>, FloatTensor<B>);
+}
+
+/// By products of Burn with windows that are cut out of host memory.
+#[derive(Debug)]
+struct OnHost;
+
+impl OnHost {
+    fn windows<B: HostBackend>(x: FloatTensor<B>, geometry: Geometry) -> FloatTensor<B> {
+        let shape = [geometry.places(), geometry.values()].into();
+        let x = B::contiguous(x);
+        B::compute("windows", &[&x], vec![shape], |values| vec![geometry.cut(values[0])]).remove(0)
+    }
+}
+
+impl<B: HostBackend> Way<B> for OnHost {
+    fn convolve(x: FloatTensor<B>, weight: FloatTensor<B>, geometry: Geometry) -> FloatTensor<B> {
+        B::float_matmul(Self::windows::<B>(x, geometry), weight)
+    }
+
+    fn gradients(
+        x: FloatTensor<B>,
+        grad_output: FloatTensor<B>,
+        weight: Option<FloatTensor<B>>,
+        geometry: Geometry,
+    ) -> (Option<FloatTensor<B>>, FloatTensor<B>) {
+        let grad_weight = B::float_matmul(B::float_transpose(Self::windows::<B>(x, geometry)), grad_output.clone());
+        let grad_x = weight.map(|weight| {
+            let windows = B::contiguous(B::float_matmul(grad_output, B::float_transpose(weight)));
+            let shape = geometry.input.into();
+            B::compute("windows", &[&windows], vec![shape], |values| vec![geometry.add(values[0])]).remove(0)
+        });
+        (grad_x, grad_weight)
+    }
+}
+
+/// By kernels of this crate on a GPU.
+#[derive(Debug)]
+struct OnKernels;
+
+impl<B: KernelBackend> Way<B> for OnKernels {
+    fn convolve(x: FloatTensor<B>, weight: FloatTensor<B>, geometry: Geometry) -> FloatTensor<B> {
+        B::convolve(x, weight, geometry)
+    }
+
+    fn gradients(
+        x: FloatTensor<B>,
+        grad_output: FloatTensor<B>,
+        weight: Option<FloatTensor<B>>,
+        geometry: Geometry,
+    ) -> (Option<FloatTensor<B>>, FloatTensor<B>) {
+        let Some(weight) = weight else {
+            return (None, B::convolve_weight_back(x, grad_output, geometry));
+        };
+        let (grad_x, grad_weight) = B::convolve_back(x, grad_output, weight, geometry);
+        (Some(grad_x), grad_weight)
+    }
+}
+
+fn on_tape<B: PrimitiveBackend, W: Way<B>>(geometry: Geometry, x: Tensor<4>, weight: Tensor<2>) -> Tensor<2> {
     let inputs = [MaybeTracked::<B>::new(x), MaybeTracked::new(weight)];
     let [x, weight] = inputs.each_ref().map(MaybeTracked::primitive);
-    let output = B::convolve(x.clone(), weight.clone(), geometry);
+    let output = W::convolve(x.clone(), weight.clone(), geometry);
     if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
         return B::from_plain(output);
     }
     let nodes = inputs.map(|input| input.tracked().node());
-    let step = ConvolutionStep::<B>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
+    let step = ConvolutionStep::<B, W>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     B::from_tracked(match step {
         OpsKind::Tracked(step) => step.finish((geometry, x, weight), output),
         OpsKind::UnTracked(step) => step.finish(output),
@@ -65,24 +139,19 @@ fn on_gpu<B: KernelBackend>(geometry: Geometry, x: Tensor<4>, weight: Tensor<2>)
 }
 
 #[derive(Debug)]
-struct ConvolutionStep<B>(PhantomData<B>);
+struct ConvolutionStep<B, W>(PhantomData<(B, W)>);
 
-impl<B: KernelBackend> Backward<B, 2> for ConvolutionStep<B> {
+impl<B: PrimitiveBackend, W: Way<B>> Backward<B, 2> for ConvolutionStep<B, W> {
     type State = (Geometry, FloatTensor<B>, FloatTensor<B>);
 
     fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output = gradients.consume::<B>(&ops.node);
         let ((geometry, x, weight), [for_x, for_weight]) = (ops.state, ops.parents);
-        let Some(for_x) = for_x else {
-            if let Some(parent) = for_weight {
-                gradients.register::<B>(parent.id, B::convolve_weight_back(x, grad_output, geometry));
+        let (grad_x, grad_weight) = W::gradients(x, grad_output, for_x.is_some().then_some(weight), geometry);
+        for (parent, gradient) in [(for_x, grad_x), (for_weight, Some(grad_weight))] {
+            if let (Some(parent), Some(gradient)) = (parent, gradient) {
+                gradients.register::<B>(parent.id, gradient);
             }
-            return;
-        };
-        let (grad_x, grad_weight) = B::convolve_back(x, grad_output, weight, geometry);
-        gradients.register::<B>(for_x.id, grad_x);
-        if let Some(parent) = for_weight {
-            gradients.register::<B>(parent.id, grad_weight);
         }
     }
 }

@@ -77,7 +77,7 @@ section! {
         reference_seconds: Seconds = Seconds(2.0), Kind::Time(Interval::POSITIVE);
         /// Vocoder: length of the crops that it learns from, each at a random place of an utterance.
         crop_seconds: Seconds = Seconds(0.5), Kind::Time(Interval::POSITIVE);
-        /// Host memory for features that are kept from one epoch to the next.
+        /// Host memory for features that are kept from one epoch to the next, at each of `augment.speeds`.
         cache_memory: Bytes = Bytes::gib(1), Kind::Memory(Bytes(0));
         /// Folder for features that are kept from one run to the next, for corpora that do not fit into memory. Several runs can
         /// share it. Default: no features are kept on disk.

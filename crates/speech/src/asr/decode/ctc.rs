@@ -41,6 +41,16 @@ impl CtcScores {
         Self::new(logits, vocabulary)
     }
 
+    /// Makes the scores of frames in which nothing is said: the blank is certain.
+    ///
+    /// # Panics
+    /// When `vocabulary` is 0.
+    pub fn silence(frames: usize, vocabulary: usize) -> Self {
+        let mut log_probs = vec![f32::NEG_INFINITY; frames * vocabulary];
+        log_probs.iter_mut().step_by(vocabulary).for_each(|blank| *blank = 0.0);
+        Self::new(log_probs, vocabulary)
+    }
+
     /// Returns the number of frames that have scores.
     pub fn frames(&self) -> usize {
         self.log_probs.len() / self.vocabulary
