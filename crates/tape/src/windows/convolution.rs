@@ -53,18 +53,18 @@ pub fn convolve(
     })
 }
 
+/// What a convolution keeps for its backward pass: its input, its weight and its geometry.
+type Kept<B> = (FloatTensor<B>, FloatTensor<B>, Geometry);
+/// Gradients of the input, if it needs one, and of the weight.
+type Gradient<B> = (Option<FloatTensor<B>>, FloatTensor<B>);
+
 /// Way to compute a convolution and its gradients on the backend `B`.
 trait Way<B: PrimitiveBackend>: Debug + Send + Sync + 'static {
     /// Convolves `x` `[b, r, q, c]` with `weight` `[v, o]`: `[p, o]`.
     fn convolve(x: FloatTensor<B>, weight: FloatTensor<B>, geometry: Geometry) -> FloatTensor<B>;
 
-    /// Computes the gradient of the weight from that of the result, and with a weight that of the input too.
-    fn gradients(
-        x: FloatTensor<B>,
-        grad_output: FloatTensor<B>,
-        weight: Option<FloatTensor<B>>,
-        geometry: Geometry,
-    ) -> (Option<FloatTensor<B>>, FloatTensor<B>);
+    /// Computes the gradient of the weight from that of the result, and if `for_x` that of the input.
+    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, for_x: bool) -> Gradient<B>;
 }
 
 /// By products of Burn with windows that are cut out of host memory.
@@ -84,14 +84,10 @@ impl<B: HostBackend> Way<B> for OnHost {
         B::float_matmul(Self::windows::<B>(x, geometry), weight)
     }
 
-    fn gradients(
-        x: FloatTensor<B>,
-        grad_output: FloatTensor<B>,
-        weight: Option<FloatTensor<B>>,
-        geometry: Geometry,
-    ) -> (Option<FloatTensor<B>>, FloatTensor<B>) {
+    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, for_x: bool) -> Gradient<B> {
+        let (x, weight, geometry) = kept;
         let grad_weight = B::float_matmul(B::float_transpose(Self::windows::<B>(x, geometry)), grad_output.clone());
-        let grad_x = weight.map(|weight| {
+        let grad_x = for_x.then(|| {
             let windows = B::contiguous(B::float_matmul(grad_output, B::float_transpose(weight)));
             let shape = geometry.input.into();
             B::compute("windows", &[&windows], vec![shape], |values| vec![geometry.add(values[0])]).remove(0)
@@ -109,15 +105,11 @@ impl<B: KernelBackend> Way<B> for OnKernels {
         B::convolve(x, weight, geometry)
     }
 
-    fn gradients(
-        x: FloatTensor<B>,
-        grad_output: FloatTensor<B>,
-        weight: Option<FloatTensor<B>>,
-        geometry: Geometry,
-    ) -> (Option<FloatTensor<B>>, FloatTensor<B>) {
-        let Some(weight) = weight else {
+    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, for_x: bool) -> Gradient<B> {
+        let (x, weight, geometry) = kept;
+        if !for_x {
             return (None, B::convolve_weight_back(x, grad_output, geometry));
-        };
+        }
         let (grad_x, grad_weight) = B::convolve_back(x, grad_output, weight, geometry);
         (Some(grad_x), grad_weight)
     }
@@ -133,7 +125,7 @@ fn on_tape<B: PrimitiveBackend, W: Way<B>>(geometry: Geometry, x: Tensor<4>, wei
     let nodes = inputs.map(|input| input.tracked().node());
     let step = ConvolutionStep::<B, W>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     B::from_tracked(match step {
-        OpsKind::Tracked(step) => step.finish((geometry, x, weight), output),
+        OpsKind::Tracked(step) => step.finish((x, weight, geometry), output),
         OpsKind::UnTracked(step) => step.finish(output),
     })
 }
@@ -142,12 +134,12 @@ fn on_tape<B: PrimitiveBackend, W: Way<B>>(geometry: Geometry, x: Tensor<4>, wei
 struct ConvolutionStep<B, W>(PhantomData<(B, W)>);
 
 impl<B: PrimitiveBackend, W: Way<B>> Backward<B, 2> for ConvolutionStep<B, W> {
-    type State = (Geometry, FloatTensor<B>, FloatTensor<B>);
+    type State = Kept<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output = gradients.consume::<B>(&ops.node);
-        let ((geometry, x, weight), [for_x, for_weight]) = (ops.state, ops.parents);
-        let (grad_x, grad_weight) = W::gradients(x, grad_output, for_x.is_some().then_some(weight), geometry);
+        let [for_x, for_weight] = ops.parents;
+        let (grad_x, grad_weight) = W::gradients(ops.state, grad_output, for_x.is_some());
         for (parent, gradient) in [(for_x, grad_x), (for_weight, Some(grad_weight))] {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
