@@ -51,12 +51,7 @@ impl Transcriber {
         let spans: Vec<TokenSpan> = found.iter().flat_map(|span| span.tokens.clone()).collect();
         let scores = found.iter().flat_map(|span| iter::repeat_n(span.score, self.words(&span.tokens).len()));
         let spoken = |(word, score): (Word, f32)| SpokenWord { word, score: f64::from(score) };
-        let mut words: Vec<SpokenWord> = self.words(&spans).into_iter().zip(scores).map(spoken).collect();
-        // Numbers that the tokenizer spells out are several words.
-        if words.len() == given.len() {
-            words.iter_mut().zip(given).for_each(|(found, given)| found.word.text = given.into());
-        }
-        Ok(words)
+        Ok(self.words_as_given(&spans, &given).into_iter().zip(scores).map(spoken).collect())
     }
 
     /// Returns how a text is searched: its score is averaged over a second.

@@ -78,13 +78,42 @@ fn blocks_change_no_segment_and_times_go_on() {
     }
 }
 
-/// A part ends in a pause that the recognizer finds, so utterances with pauses between them are heard as if they had been cut
-/// by hand. Random weights hear pauses anywhere, so this is about the sound between.
+/// Parts of any length have the frames of the whole, and times go on. Random weights hear pauses anywhere, so all ways to end
+/// a part are tried.
+#[test]
+fn no_frame_is_lost_between_parts() {
+    let transcriber = transcriber();
+    let samples = speech(40.0);
+    let whole = transcriber.log_probs(&samples).frames();
+    let joint = Search::from_name("joint", 2.try_into().unwrap(), 0.3, 0.0).unwrap();
+    for longest in [0.1, 1.0, 2.0, 3.3, 5.0, 8.0, 13.0, 20.0] {
+        for context in [0.0, 0.5, 3.0] {
+            let options = LongOptions { longest: Seconds(longest), context: Seconds(context) };
+            let mut scores = LongScores::new(&transcriber, options);
+            samples.chunks(5_003).for_each(|block| scores.push(block));
+            let frames = scores.finish().frames();
+            assert!(frames.abs_diff(whole) <= 2, "{longest} s, {context} s: {frames} of {whole}");
+        }
+        for search in [Search::Greedy, joint] {
+            let options = LongOptions { longest: Seconds(longest), ..LongOptions::default() };
+            let mut long = LongTranscriber::new(&transcriber, search, None, options);
+            let mut segments: Vec<Segment> = samples.chunks(5_003).flat_map(|block| long.push(block)).collect();
+            segments.extend(long.finish());
+            let words: Vec<&Word> = segments.iter().flat_map(|segment| &segment.words).collect();
+            assert!(words.windows(2).all(|pair| pair[0].end <= pair[1].start + 1e-9), "{longest} s, {search:?}");
+            assert!(words.last().is_some_and(|word| word.end > 30.0 && word.end <= 40.0), "{longest} s, {search:?}");
+        }
+    }
+}
+
+/// Features that are normalized over noise alone would make it as loud as speech.
 #[test]
 fn noise_between_utterances_has_no_words() {
     let transcriber = transcriber();
-    let mut samples = speech(8.0);
     let noise = |n: usize| (n * 7919 % 1009) as f32 * 2e-5;
+    let alone: Vec<f32> = (0..70 * SAMPLE_RATE as usize).map(noise).collect();
+    assert!(in_parts(&transcriber, &alone, Search::Greedy, 16_000).is_empty());
+    let mut samples = speech(8.0);
     samples.extend((0..60 * SAMPLE_RATE as usize).map(noise));
     samples.extend(speech(8.0));
     let segments = in_parts(&transcriber, &samples, Search::Greedy, 16_000);
