@@ -10,16 +10,17 @@ use plimsoll_core::{counted, read_text_file};
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::reporter::Reporter;
 use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_speech::asr::{Search, SpokenWord};
+use plimsoll_speech::asr::{SEGMENT_PAUSE, Search, SpokenWord};
 use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat, Word};
 
+use crate::number::finite_number;
 use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::run_folder;
 use crate::terminal::Terminal;
 use crate::transcribe::within;
 
-/// Pause between two words, in seconds, that ends a segment.
-const BETWEEN: f64 = 0.6;
+/// Score below which a word cannot be where it was placed.
+const IMPOSSIBLE: f64 = -1e3;
 /// Number of words that are not said which are shown.
 const SHOWN: usize = 8;
 
@@ -38,9 +39,9 @@ pub(crate) struct AlignArgs {
     /// Run of a recognizer (its folder, or its name in `runs`), or folder of an exported one.
     #[arg(long, value_name = "RUN", value_parser = run_folder())]
     run: PathBuf,
-    /// Least score of a word: the mean natural logarithm of the probability of its characters. A word below it is not said: it is
-    /// left out, and named on standard error. A model that has learned little needs a lower one.
-    #[arg(long, value_name = "SCORE", default_value_t = -4.0, allow_negative_numbers = true)]
+    /// Least score of a word: the mean log-probability of it in its worst second. A word below it is not said: it is left out, and
+    /// named on standard error. A model that has learned little needs a lower one.
+    #[arg(long, value_name = "SCORE", default_value_t = -4.0, value_parser = finite_number, allow_negative_numbers = true)]
     min_score: f64,
     /// Format of the result: text, json, srt, vtt, ctm or textgrid.
     #[arg(long, value_name = "FORMAT", default_value = "json")]
@@ -83,7 +84,7 @@ pub(crate) fn align(args: &AlignArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::invalid(message, "check the text, or accept lower scores: --min-score"));
     }
     let words: Vec<Word> = said.into_iter().map(|found| within(found.word, seconds)).collect();
-    let is_near = |a: &Word, b: &Word| b.start - a.end < BETWEEN;
+    let is_near = |a: &Word, b: &Word| b.start - a.end < SEGMENT_PAUSE.0;
     let segments = words.chunk_by(is_near).map(|words| Segment::new(words.to_vec())).collect();
     let transcript = Transcript { recording: args.audio.display().to_string(), seconds, language: None, segments };
     output.write(transcript.write(args.format))?;
@@ -98,7 +99,9 @@ fn report(not_said: &[SpokenWord], said: usize) {
     let count = counted(not_said.len(), "word");
     eprintln!("warning: not said, and left out: {count} of {}", said + not_said.len());
     for SpokenWord { word, score } in not_said.iter().take(SHOWN) {
-        eprintln!("  {} (score {score:.2}), near {:.1} s", word.text, word.start);
+        // Silence is certain: nothing else is possible in it.
+        let score = if *score < IMPOSSIBLE { "impossible there".into() } else { format!("score {score:.2}") };
+        eprintln!("  {} ({score}), near {:.1} s", word.text, word.start);
     }
     if not_said.len() > SHOWN {
         eprintln!("  and {} more", not_said.len() - SHOWN);

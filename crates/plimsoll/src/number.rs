@@ -1,4 +1,4 @@
-//! Whole numbers of flags, with their limits, and times in JSON output.
+//! Numbers of flags, with their limits, and times in JSON output.
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -21,6 +21,14 @@ pub(crate) fn number_in(text: &str, range: RangeInclusive<usize>) -> Result<NonZ
 /// A message, if `text` is no such number.
 pub(crate) fn number_above_0(text: &str) -> Result<NonZeroUsize, String> {
     number_in(text, 1..=usize::MAX)
+}
+
+/// Parses the value of a flag that takes any number.
+///
+/// # Errors
+/// A message, if `text` is no number, or an infinite one.
+pub(crate) fn finite_number(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "expected a finite number".into())
 }
 
 /// Rounds a time in seconds to whole milliseconds, for JSON.

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use plimsoll_core::Bytes;
 use plimsoll_data::{CheckDepth, Format, ImportOptions};
 
+use crate::number::finite_number;
 use crate::output::ForceFlag;
 use crate::run_flag::run_folder;
 use plimsoll_recipes::Failure;
@@ -243,7 +244,7 @@ pub(crate) struct SegmentArgs {
     pub(super) out: PathBuf,
     /// Least score of an utterance: the mean log-probability of its text in its worst second. Nearer to 0 keeps fewer and
     /// surer utterances.
-    #[arg(long, value_name = "SCORE", default_value_t = -1.5, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SCORE", default_value_t = -1.5, value_parser = finite_number, allow_negative_numbers = true)]
     pub(super) min_score: f64,
     /// Format of the clips.
     #[arg(long, value_name = "FORMAT", default_value = "flac", value_parser = ["flac", "wav"])]

@@ -20,10 +20,6 @@ const SHOWN: usize = 5;
 
 /// Cuts the recording, and prints what was found and what was left out.
 pub(super) fn run(args: &SegmentArgs) -> Result<ExitCode, Failure> {
-    if !args.min_score.is_finite() {
-        let message = format!("`--min-score` is {}, expected a finite number", args.min_score);
-        return Err(Failure::invalid(message, "0 keeps nothing, and -100 everything"));
-    }
     let text = std::fs::read_to_string(&args.text).map_err(|error| {
         let message = format!("cannot read {}: {error}", args.text.display());
         Failure::invalid(message, "give a text file with one utterance a line")
