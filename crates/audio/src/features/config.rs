@@ -77,7 +77,7 @@ pub enum Normalize {
     /// Subtracts the mean of each mel channel, then divides by its standard deviation (unbiased) plus 1e-5.
     UtteranceMeanVariance,
     /// As [`UtteranceMeanVariance`](Self::UtteranceMeanVariance), with the mean and the deviation of the frames with speech:
-    /// those at most 20 dB below the loudest. So a pause before or after the words changes nothing in them. Values more than
+    /// those at most 20 dB below the loudest. So a pause before or after the words changes little in them. Values more than
     /// four deviations below the mean are raised to that: silence has no end.
     SpeechMeanVariance,
 }

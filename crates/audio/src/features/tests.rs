@@ -149,7 +149,7 @@ fn channels_are_normalized() {
 }
 
 #[test]
-fn pauses_change_nothing_in_features_that_are_normalized_over_speech() {
+fn pauses_change_little_in_features_that_are_normalized_over_speech() {
     // As loud as syllables: 13 dB up and down.
     let swing = |n: usize| 1.5f32 * (n as f32 * std::f32::consts::TAU / 3_200.0).cos();
     let words: Vec<f32> =

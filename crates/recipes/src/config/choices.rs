@@ -176,7 +176,7 @@ choice! {
         /// Plimsoll's own features.
         #[default]
         Plimsoll = "plimsoll",
-        /// Plimsoll's features, normalized over the frames with speech, so that pauses change nothing in the words.
+        /// Plimsoll's features, normalized over the frames with speech, so that pauses change little in the words.
         Spoken = "spoken",
         /// KonkaniVani's features.
         Konkani = "konkani",

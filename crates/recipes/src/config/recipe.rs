@@ -72,7 +72,7 @@ impl Recipe {
         choose("model.conv_kernel", "9", "360 ms, about a syllable".into());
         choose("model.feed_forward_multiplier", "3", "as in the runs that these values come from".into());
         choose("model.dropout", "0.1", "the corpus is read many times".into());
-        let same = "a pause before or after the words changes nothing in them";
+        let same = "a pause before or after the words changes little in them";
         choose("features.preset", "\"spoken\"", same.into());
         choose("features.n_mels", "40", "80 bands learned no more, and take longer".into());
         choose("model.subsampling_channels", "16", "a linear layer instead learned less".into());
