@@ -34,8 +34,6 @@ impl LongOptions {
     }
 }
 
-/// Pause that ends a segment of a long recording, and a piece of it: a time in which the recognizer hears nothing.
-pub const SEGMENT_PAUSE: Seconds = Seconds(0.6);
 /// Longest part whose text is searched at once.
 const SEARCHED: Seconds = Seconds(30.0);
 /// Length of the quietest place of a pause.

@@ -9,10 +9,11 @@ use plimsoll_core::Seconds;
 use plimsoll_layers::Lengths;
 
 use super::decode::CtcScores;
-use super::long::SEGMENT_PAUSE;
 use super::windows::{Window, WindowSizes, Windows, is_speech};
 use super::{EncodedAudio, Transcriber};
 
+/// Pause that ends a segment of a long recording, and a piece of it: a time in which the recognizer hears nothing.
+pub const SEGMENT_PAUSE: Seconds = Seconds(0.6);
 /// Least pause in which a part ends that has none of the length [`SEGMENT_PAUSE`]. Inside of a word a recognizer hears a token more
 /// often.
 const PAUSE: Seconds = Seconds(0.3);
