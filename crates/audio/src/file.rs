@@ -1,5 +1,5 @@
-//! Audio files: reads WAV, FLAC, MP3 and Ogg with any channels and sample rate as mono samples in `-1..1`; writes WAV and
-//! FLAC.
+//! Audio files: reads [many formats](EXTENSIONS), and the sound of videos, with any channels and sample rate as mono
+//! samples in `-1..1`; writes WAV and FLAC.
 //!
 //! Code of this crate reads WAV files, because a segment in the middle of an hour then costs one seek and one read.
 //! Symphonia decodes the compressed formats; a decoder of this crate is faster for whole FLAC files, and leaves to Symphonia
@@ -7,8 +7,12 @@
 //!
 //! Every path may name a part of a container instead, see [`AudioSource`].
 
+mod aac;
 mod compressed;
 mod flac;
+mod matroska;
+mod mp4;
+mod opus;
 mod page;
 mod pcm;
 mod source;
@@ -63,6 +67,24 @@ impl Audio {
     }
 }
 
+/// Extensions of the names of files that have sound this crate reads, in lower case and without the dot. Of files that
+/// differ only in the extension, the first in this list has the best sound.
+///
+/// Names are only for lists of files: readers go by the first bytes.
+pub const EXTENSIONS: [&str; 14] =
+    ["wav", "flac", "mp3", "ogg", "oga", "opus", "m4a", "aac", "mka", "mp4", "m4v", "mov", "mkv", "webm"];
+
+/// Returns whether the name of a file says that it [has sound](EXTENSIONS), in any case of letters.
+///
+/// ```
+/// assert!(plimsoll_audio::is_audio_name("voice/PTT-0001.OPUS"));
+/// assert!(!plimsoll_audio::is_audio_name("voice/notes.txt"));
+/// ```
+pub fn is_audio_name(path: impl AsRef<Path>) -> bool {
+    let extension = path.as_ref().extension();
+    extension.is_some_and(|found| EXTENSIONS.iter().any(|known| found.eq_ignore_ascii_case(known)))
+}
+
 /// A part of an audio file. The default is the whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AudioSegment {
@@ -82,21 +104,27 @@ pub enum AudioKind {
     Flac,
     /// MP3: MPEG layer 3.
     Mp3,
-    /// Vorbis in Ogg.
+    /// Vorbis, in Ogg or in a video.
     Vorbis,
-    /// Opus in Ogg; needs the feature `opus`.
+    /// Opus, in Ogg or in a video.
     Opus,
+    /// AAC, in MP4, alone or in another video.
+    Aac,
+    /// ALAC: lossless compression, in MP4.
+    Alac,
 }
 
 impl AudioKind {
-    /// Returns the name of the format for messages, such as `Ogg Vorbis`.
+    /// Returns the name of the format for messages, such as `Vorbis`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wav => "WAV",
             Self::Flac => "FLAC",
             Self::Mp3 => "MP3",
-            Self::Vorbis => "Ogg Vorbis",
-            Self::Opus => "Ogg Opus",
+            Self::Vorbis => "Vorbis",
+            Self::Opus => "Opus",
+            Self::Aac => "AAC",
+            Self::Alac => "ALAC",
         }
     }
 
@@ -108,6 +136,7 @@ impl AudioKind {
             Self::Mp3 => "mp3",
             Self::Vorbis => "ogg",
             Self::Opus => "opus",
+            Self::Aac | Self::Alac => "m4a",
         }
     }
 }
@@ -177,8 +206,22 @@ pub enum AudioError {
         found: String,
     },
     /// The file is not an audio file of any known format.
-    #[error("{} is neither WAV, FLAC, MP3 nor Ogg", .0.display())]
+    #[error("{} is neither WAV, FLAC, MP3, Ogg, MP4, AAC nor Matroska", .0.display())]
     NotAudio(PathBuf),
+    /// The sound is in a form that this crate does not decode, but other programs do.
+    #[error("{} has sound that cannot be read: {found}; convert it with `ffmpeg -i IN -ar 16000 OUT.flac`", file.display())]
+    Codec {
+        /// File with the sound.
+        file: PathBuf,
+        /// Name of the form.
+        found: String,
+    },
+    /// The sound is encrypted.
+    #[error("{} is protected against copying (DRM), so its sound cannot be read; use a copy without protection", .0.display())]
+    Protected(PathBuf),
+    /// The file is a video without sound.
+    #[error("{} has no sound: none of its tracks is audio", .0.display())]
+    NoTrack(PathBuf),
     /// The audio cannot be decoded.
     #[error("audio file {} is damaged after {after}: {problem}", file.display())]
     Damaged {
@@ -319,8 +362,8 @@ pub fn read_heard_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
 
 /// Reads the format, sample rate, channels and length of an audio file without decoding it.
 ///
-/// For most formats, only a header is read. An MP3 file is scanned to its end, because the length in its header is
-/// often a guess.
+/// For most formats, only a header is read. MP3, AAC without a container and Matroska are scanned to the end, because the
+/// length in their headers is a guess, or that of a video.
 ///
 /// # Errors
 /// When the file is missing, unreadable, empty or not in a supported format, or when its header is damaged. Damage

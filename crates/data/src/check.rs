@@ -275,7 +275,7 @@ mod tests {
     rounded 1s
     ! not JSON: manifest.jsonl:10: a JSON object was expected: expected ident at column 2
     ! missing file: manifest.jsonl:2: `gone`: audio file b.wav does not exist
-    ! unreadable audio: manifest.jsonl:3: `text`: text.wav is neither WAV, FLAC, MP3 nor Ogg
+    ! unreadable audio: manifest.jsonl:3: `text`: text.wav is neither WAV, FLAC, MP3, Ogg, MP4, AAC nor Matroska
     ! wrong duration: manifest.jsonl:4: `long`: it should last 2s, but its audio lasts only 1s
     ! outside of its file: manifest.jsonl:6: `after`: it starts at 1.5s, but its audio lasts only 1s
     ! silence: manifest.jsonl:7: `still`: its audio is silent

@@ -29,8 +29,8 @@ use plimsoll_recipes::{Failure, FailureExt};
 /// Arguments of `transcribe`.
 #[derive(Debug, Args)]
 pub(crate) struct TranscribeArgs {
-    /// Audio files (WAV, FLAC, MP3 or Ogg), or folders of them. `-` reads a stream from standard input, and prints words as they
-    /// are spoken.
+    /// Audio files (WAV, FLAC, MP3, Ogg, Opus, M4A, AAC), videos (MP4, MOV, MKV, WebM), or folders of them. `-` reads a stream
+    /// from standard input, and prints words as they are spoken.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Run whose best checkpoint transcribes (its folder, or its name in `runs`), or folder of an exported model.
@@ -273,10 +273,8 @@ fn print_result(file: &Path, found: &Result<(String, f64), AudioError>, json: bo
     }
 }
 
-/// Extensions of the files that are read from a folder. A file that is named itself can have any extension.
-const EXTENSIONS: [&str; 6] = ["wav", "flac", "mp3", "ogg", "oga", "opus"];
-
-/// Lists the named files, and the audio files of named folders in the order of their names.
+/// Lists the named files, and the audio files of named folders in the order of their names. A file that is named itself can
+/// have any extension.
 fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for input in inputs {
@@ -285,16 +283,13 @@ fn files(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let entries = std::fs::read_dir(input).invalid()?;
-        let is_audio = |path: &Path| {
-            path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found.eq_ignore_ascii_case(known)))
-        };
-        let mut found: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| is_audio(path)).collect();
+        let paths = entries.flatten().map(|entry| entry.path());
+        let mut found: Vec<PathBuf> = paths.filter(|path| plimsoll_audio::is_audio_name(path)).collect();
         if found.is_empty() {
             let message = format!("{} holds no audio files", input.display());
             return Err(Failure::invalid(
                 message,
-                "name a file, or a folder with .wav, .flac, .mp3 or .ogg files directly in it",
+                "name a file, or a folder with audio files or videos directly in it, such as .wav, .flac, .mp3, .opus, .m4a or .mp4",
             ));
         }
         found.sort();

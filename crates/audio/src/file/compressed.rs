@@ -1,29 +1,38 @@
-//! Compressed audio, decoded by Symphonia: FLAC, MP3, Ogg Vorbis, and Ogg Opus with the feature `opus`.
+//! Compressed audio, decoded by Symphonia: FLAC, MP3, Vorbis, Opus, AAC and ALAC, alone or in Ogg, Matroska and MP4.
+
+mod clock;
+mod container;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use plimsoll_core::{Samples, Seconds};
-use symphonia::core::audio::GenericAudioBufferRef;
-use symphonia::core::codecs::audio::well_known::{CODEC_ID_FLAC, CODEC_ID_MP3, CODEC_ID_OPUS, CODEC_ID_VORBIS};
+use symphonia::core::audio::{Channels, GenericAudioBufferRef};
+use symphonia::core::codecs::audio::well_known::{
+    CODEC_ID_AAC, CODEC_ID_ALAC, CODEC_ID_FLAC, CODEC_ID_MP3, CODEC_ID_OPUS, CODEC_ID_VORBIS,
+};
 use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
 use symphonia::core::codecs::registry::CodecRegistry;
 use symphonia::core::errors::Error;
-use symphonia::core::formats::probe::Hint;
-use symphonia::core::formats::{FormatOptions, FormatReader, SeekMode, SeekTo, TrackType};
-use symphonia::core::io::MediaSourceStream;
-use symphonia::core::meta::MetadataOptions;
+use symphonia::core::formats::well_known::FORMAT_ID_OGG;
+use symphonia::core::formats::{FormatReader, SeekMode, SeekTo, Track, TrackType};
 use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 
 use super::{
-    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, AudioSource, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange,
-    flac, unreadable,
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, aac, opus,
+    unreadable,
 };
+use clock::PacketClock;
+use container::{Stream, codec_name, probe};
 
 /// Length of audio that is decoded before a segment: an MP3 frame depends on up to nine frames before it, 0.33 s at 16
 /// kHz.
 const PREROLL: Seconds = Seconds(0.5);
+
+/// The same for Opus, whose frames of music are differences from those before: after 0.5 s, 2e-5 of the energy still
+/// differs.
+const PREROLL_OPUS: Seconds = Seconds(1.0);
 
 /// Largest number of missing samples that become silence, because a broken timestamp may have any value.
 const ALLOCATION_MAX: u64 = 1 << 22;
@@ -101,9 +110,17 @@ impl Decoding {
             return Ok(false);
         }
         let Some(packet) = file.next_packet(mono)? else { return Ok(false) };
+        let start = file.clock.as_mut().map(|clock| clock.start(&packet) - file.zero);
+        if let (Some(start), Some(length)) = (start, samples_of(file.info.kind, &packet))
+            && start + (length as i64) < mono.first - file.preroll()
+        {
+            file.passed(length);
+            return Ok(true);
+        }
         match decoder.decode(&packet) {
             Ok(sound) => {
-                let at = file.start_of(&packet, sound.frames());
+                let at = start.unwrap_or_else(|| file.start_of(&packet, sound.frames()));
+                file.passed(sound.frames() as u64);
                 let is_next = file.info.kind != AudioKind::Flac || at >= *end;
                 *end = at + sound.frames() as i64;
                 if !is_next {
@@ -112,7 +129,7 @@ impl Decoding {
                     return Err(AudioError::Damaged { file: file.path.clone(), after, problem: problem.into() });
                 }
                 let missing = mono.gap_before(at, &sound);
-                if missing > 0 && file.info.kind != AudioKind::Mp3 {
+                if missing > 0 && file.info.kind != AudioKind::Mp3 && file.clock.is_none() {
                     let after = Samples((at - missing).max(0) as u64).at(file.info.rate);
                     let problem = format!("{missing} samples are missing");
                     return Err(AudioError::Damaged { file: file.path.clone(), after, problem });
@@ -123,7 +140,7 @@ impl Decoding {
             // common.
             Err(Error::DecodeError(_)) if file.info.kind == AudioKind::Mp3 => {}
             Err(error) => {
-                let at = file.start_of(&packet, 0).max(0) as u64;
+                let at = start.unwrap_or_else(|| file.start_of(&packet, 0)).max(0) as u64;
                 return Err(damaged(&file.path, Samples(at).at(file.info.rate), error));
             }
         }
@@ -151,11 +168,14 @@ struct CompressedFile {
     reader: Box<dyn FormatReader>,
     /// Id of the audio track that is read.
     track: u32,
-    /// Timestamp of the first sample of the audio track.
+    /// Timestamp of the first sample of the audio track, in samples.
     zero: i64,
+    /// Counts the samples, where timestamps do not.
+    clock: Option<PacketClock>,
     params: AudioCodecParameters,
     info: AudioInfo,
-    /// Whether the header has the exact number of samples, as that of FLAC has outside of Ogg, if the encoder knew it.
+    /// Whether the header has the exact number of samples, as those of MP4 and FLAC have outside of Ogg, if the encoder
+    /// knew it.
     is_exact: bool,
 }
 
@@ -163,30 +183,25 @@ impl CompressedFile {
     /// Opens a compressed file. Without `is_counted`, a file whose packets would have to be counted has an infinite
     /// length.
     fn open(path: &Path, is_counted: bool) -> Result<Self, AudioError> {
-        let mut reader = probe(path)?;
-        let unsupported = |found: &str| AudioError::Unsupported { file: path.into(), found: found.into() };
-        let track = reader.default_track(TrackType::Audio).ok_or_else(|| unsupported("no audio track"))?;
-        let params = track.codec_params.as_ref().and_then(|params| params.audio());
-        let params = params.ok_or_else(|| unsupported("an unknown codec"))?.clone();
-        let (id, start, frames) = (track.id, track.start_ts.get().max(0), track.num_frames);
-        let delay = track.delay.unwrap_or(0);
-        let kind = kind(&params).ok_or_else(|| unsupported("a codec other than FLAC, MP3, Vorbis and Opus"))?;
-        let rate = params.sample_rate.unwrap_or(0);
-        if !SAMPLE_RATES.contains(&rate) {
-            return Err(unsupported(&format!("a sample rate of {rate} Hz")));
-        }
-        // The timestamps of Opus packets include the delay of the encoder; those of other formats begin with the
-        // audio.
-        let before = if kind == AudioKind::Opus { delay } else { 0 };
-        let zero = start + i64::from(before);
-        let is_exact = kind == AudioKind::Flac && frames.is_some() && reader.format_info().short_name == "flac";
-        let length = match frames {
-            Some(frames) if kind != AudioKind::Mp3 => Some(frames.saturating_sub(before.into())),
-            _ if !is_counted => None,
-            _ => {
-                let counted = count(&mut *reader, id).map_err(|error| damaged(path, Seconds(0.0), error))?;
-                reader = probe(path)?;
-                Some(counted)
+        let (mut reader, container) = probe(path)?;
+        let no_track = || container.no_track(path);
+        let track = reader.default_track(TrackType::Audio).ok_or_else(no_track)?;
+        let id = track.id;
+        let stream = stream_of(path, track)?;
+        let place = container.place(&*reader, track, &stream);
+        let Stream { kind, rate, params, .. } = stream;
+        let clock = place.is_counted.then(|| PacketClock::new(track.time_base, rate));
+        let length = match place.length {
+            Some(length) => Some(length),
+            None if !is_counted => None,
+            None => {
+                let counted = match &clock {
+                    Some(clock) => count_samples(&mut *reader, id, clock.clone(), &mut *decoder(path, &params)?, kind),
+                    None => count(&mut *reader, id),
+                };
+                let counted = counted.map_err(|error| damaged(path, Seconds(0.0), error))?;
+                reader = probe(path)?.0;
+                Some(place.heard(counted.saturating_sub(place.zero as u64 + place.padding)))
             }
         };
         if length == Some(0) {
@@ -195,7 +210,21 @@ impl CompressedFile {
         let channels = params.channels.as_ref().map_or(1, |channels| channels.count() as u16);
         let duration = length.map_or(Seconds(f64::INFINITY), |length| Samples(length).at(rate));
         let info = AudioInfo { kind, rate, channels, duration };
-        Ok(Self { path: path.into(), reader, track: id, zero, params, info, is_exact })
+        let (path, is_exact) = (path.into(), place.is_exact);
+        Ok(Self { path, reader, track: id, zero: place.zero, clock, params, info, is_exact })
+    }
+
+    /// Returns the number of samples that are decoded before a segment.
+    fn preroll(&self) -> i64 {
+        let length = if self.info.kind == AudioKind::Opus { PREROLL_OPUS } else { PREROLL };
+        (length.0 * f64::from(self.info.rate)) as i64
+    }
+
+    /// Tells the clock, if there is one, the number of samples of the packet that it was asked about last.
+    fn passed(&mut self, length: u64) {
+        if let Some(clock) = &mut self.clock {
+            clock.pass(length);
+        }
     }
 
     /// Computes the index in the audio of the first sample that the decoder returned for `packet`, where `frames` is
@@ -204,15 +233,24 @@ impl CompressedFile {
         let begin = match self.info.kind {
             // The duration of an Ogg packet is what remains of it; decoders remove more from the first packet they
             // see.
-            AudioKind::Vorbis | AudioKind::Opus => packet.pts.get() + packet.dur.get() as i64 - frames as i64,
-            AudioKind::Wav | AudioKind::Flac | AudioKind::Mp3 => packet.pts.get() + packet.trim_start.get() as i64,
+            AudioKind::Vorbis | AudioKind::Opus if self.is_ogg() => {
+                packet.pts.get() + packet.dur.get() as i64 - frames as i64
+            }
+            _ => packet.pts.get() + packet.trim_start.get() as i64,
         };
         begin - self.zero
     }
 
-    /// Seeks to [`PREROLL`] before sample `first`.
+    fn is_ogg(&self) -> bool {
+        self.reader.format_info().format == FORMAT_ID_OGG
+    }
+
+    /// Seeks to the [preroll](Self::preroll) of sample `first`. Where samples are counted, packets are passed over instead.
     fn seek_with_preroll(&mut self, first: u64) -> Result<(), AudioError> {
-        let Some(target) = first.checked_sub((PREROLL.0 * f64::from(self.info.rate)) as u64).filter(|&t| t > 0) else {
+        if self.clock.is_some() {
+            return Ok(());
+        }
+        let Some(target) = first.checked_sub(self.preroll() as u64).filter(|&t| t > 0) else {
             return Ok(());
         };
         let to = SeekTo::Timestamp { ts: Timestamp::from(self.zero + target as i64), track_id: self.track };
@@ -294,35 +332,83 @@ impl MonoMix {
     }
 }
 
-fn probe(path: &Path) -> Result<Box<dyn FormatReader>, AudioError> {
-    let file = AudioSource::from_path(path).open().and_then(flac::without_tags);
-    let file = file.map_err(|error| unreadable(path, error))?;
-    let stream = MediaSourceStream::new(Box::new(file), Default::default());
-    let probed = symphonia::default::get_probe().probe(
-        &Hint::new(),
-        stream,
-        FormatOptions::default(),
-        MetadataOptions::default(),
-    );
-    probed.map_err(|error| match error {
-        Error::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof => {
-            damaged(path, Seconds(0.0), Error::IoError(source))
-        }
-        Error::IoError(source) => unreadable(path, source),
-        // Symphonia recognized the format, but could not read on.
-        error @ Error::DecodeError(_) => damaged(path, Seconds(0.0), error),
-        Error::Unsupported(problem) if problem.starts_with("core") => AudioError::NotAudio(path.into()),
-        error => AudioError::Unsupported { file: path.into(), found: describe(&error) },
+/// Returns the format of a track. The error names a codec that is not read.
+fn kind_of(path: &Path, track: &Track) -> Result<AudioKind, AudioError> {
+    let codec = track.codec_params.as_ref().and_then(|params| params.audio()).map(|params| params.codec);
+    Ok(match codec.unwrap_or_default() {
+        CODEC_ID_FLAC => AudioKind::Flac,
+        CODEC_ID_MP3 => AudioKind::Mp3,
+        CODEC_ID_VORBIS => AudioKind::Vorbis,
+        CODEC_ID_OPUS => AudioKind::Opus,
+        CODEC_ID_AAC => AudioKind::Aac,
+        CODEC_ID_ALAC => AudioKind::Alac,
+        other => return Err(AudioError::Codec { file: path.into(), found: codec_name(other).into() }),
     })
 }
 
-fn kind(params: &AudioCodecParameters) -> Option<AudioKind> {
-    match params.codec {
-        CODEC_ID_FLAC => Some(AudioKind::Flac),
-        CODEC_ID_MP3 => Some(AudioKind::Mp3),
-        CODEC_ID_VORBIS => Some(AudioKind::Vorbis),
-        CODEC_ID_OPUS => Some(AudioKind::Opus),
+/// Reads what the codec of a track says, and puts right what containers write differently.
+fn stream_of(path: &Path, track: &Track) -> Result<Stream, AudioError> {
+    let kind = kind_of(path, track)?;
+    let mut params = track.codec_params.as_ref().and_then(|params| params.audio()).cloned().unwrap_or_default();
+    let unread = |found: String| AudioError::Codec { file: path.into(), found };
+    let mut early = 0;
+    if kind == AudioKind::Aac
+        && let Some(config) = &params.extra_data
+    {
+        let core = aac::core(config).map_err(unread)?;
+        early = if core.is_extended { aac::EXTENSION_DELAY } else { 0 };
+        params.with_sample_rate(core.rate).with_channels(Channels::Discrete(core.channels));
+        params.with_extra_data(core.config.into());
+    }
+    if kind == AudioKind::Opus {
+        params.with_sample_rate(opus::RATE);
+        if let Some(head) = params.extra_data.as_deref().and_then(opus::OpusHead::parse) {
+            params.with_channels(Channels::Discrete(head.channels.into()));
+        }
+    }
+    let channels = params.channels.as_ref().map_or(1, Channels::count);
+    if matches!(kind, AudioKind::Aac | AudioKind::Opus) && channels > 2 {
+        return Err(unread(format!("{} with {channels} channels", kind.name())));
+    }
+    let rate = params.sample_rate.unwrap_or(0);
+    if !SAMPLE_RATES.contains(&rate) {
+        return Err(AudioError::Unsupported { file: path.into(), found: format!("a sample rate of {rate} Hz") });
+    }
+    Ok(Stream { kind, rate, params, early })
+}
+
+/// Returns the number of samples per channel in a packet; `None` if only the decoder can tell.
+fn samples_of(kind: AudioKind, packet: &Packet) -> Option<u64> {
+    match kind {
+        AudioKind::Aac => Some(aac::SAMPLES),
+        AudioKind::Opus => opus::samples_of(&packet.data),
         _ => None,
+    }
+}
+
+/// Counts the samples of a track by a clock. Decodes the packets of codecs that do not tell their lengths.
+fn count_samples(
+    reader: &mut dyn FormatReader,
+    track: u32,
+    mut clock: PacketClock,
+    decoder: &mut dyn AudioDecoder,
+    kind: AudioKind,
+) -> Result<u64, Error> {
+    loop {
+        match reader.next_packet() {
+            Ok(Some(packet)) if packet.track_id == track => {
+                clock.start(&packet);
+                let length = match samples_of(kind, &packet) {
+                    Some(length) => length,
+                    None => decoder.decode(&packet)?.frames() as u64,
+                };
+                clock.pass(length);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(clock.passed()),
+            Err(error) if is_end(&error) => return Ok(clock.passed()),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -345,11 +431,8 @@ fn count(reader: &mut dyn FormatReader, track: u32) -> Result<u64, Error> {
 }
 
 fn decoder(path: &Path, params: &AudioCodecParameters) -> Result<Box<dyn AudioDecoder>, AudioError> {
-    codec_registry().make_audio_decoder(params, &AudioDecoderOptions::default()).map_err(|error| {
-        let is_opus = params.codec == CODEC_ID_OPUS && !cfg!(feature = "opus");
-        let found = if is_opus { "Opus, which needs the feature `opus`".into() } else { describe(&error) };
-        AudioError::Unsupported { file: path.into(), found }
-    })
+    let made = codec_registry().make_audio_decoder(params, &AudioDecoderOptions::default());
+    made.map_err(|error| AudioError::Unsupported { file: path.into(), found: describe(&error) })
 }
 
 fn codec_registry() -> &'static CodecRegistry {
@@ -357,8 +440,7 @@ fn codec_registry() -> &'static CodecRegistry {
     CODECS.get_or_init(|| {
         let mut codec_registry = CodecRegistry::new();
         symphonia::default::register_enabled_codecs(&mut codec_registry);
-        #[cfg(feature = "opus")]
-        codec_registry.register_audio_decoder::<symphonia_adapter_libopus::OpusDecoder>();
+        codec_registry.register_audio_decoder::<opus::OpusDecoder>();
         codec_registry
     })
 }

@@ -99,7 +99,8 @@ enum Blocks {
 }
 
 impl AudioStream {
-    /// Opens the audio file at `path`, to read it at `rate` hertz. The packets of an MP3 file are counted first.
+    /// Opens the audio file at `path`, to read it at `rate` hertz. The packets of some formats are counted first,
+    /// see [`audio_info`](super::audio_info).
     ///
     /// # Errors
     /// When the file is missing, unreadable, empty or not in a supported format, or its header is damaged.

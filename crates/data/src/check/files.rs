@@ -128,8 +128,14 @@ impl AudioFiles {
         let entry = entries.table().record(row);
         let Some(info) = self.opened.get(entry.audio) else { return Ok(duration.unwrap_or_default()) };
         let info = info.clone()?;
-        // Opus has no rate of its own: decoders return the rate that they are asked for.
-        if let Some(listed) = entry.rate.filter(|&rate| rate != info.rate && info.kind != AudioKind::Opus) {
+        // Opus has no rate of its own: decoders return the rate that they are asked for. HE-AAC is listed with twice the
+        // rate that is read.
+        let is_other = |rate: u32| match info.kind {
+            AudioKind::Opus => false,
+            AudioKind::Aac => rate != info.rate && rate != 2 * info.rate,
+            _ => rate != info.rate,
+        };
+        if let Some(listed) = entry.rate.filter(|&rate| is_other(rate)) {
             return Err(IssueKind::WrongRate { listed, found: info.rate });
         }
         let (length, offset) = (info.duration, entry.offset);

@@ -4,10 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use plimsoll_audio::{EXTENSIONS, is_audio_name};
 use unicode_normalization::UnicodeNormalization;
-
-/// Extensions of audio files, the preferred extensions first.
-const AUDIO: [&str; 6] = ["wav", "flac", "mp3", "ogg", "oga", "opus"];
 
 /// Returns the extension without the dot, in lower case.
 pub(super) fn ending(path: &Path) -> String {
@@ -16,12 +14,12 @@ pub(super) fn ending(path: &Path) -> String {
 
 /// Returns whether a file is audio, judged by its extension.
 pub(super) fn is_audio(path: &Path) -> bool {
-    AUDIO.contains(&ending(path).as_str())
+    is_audio_name(path)
 }
 
-/// Returns the rank of the extension in `AUDIO`. Of files that differ only in the extension, the lowest rank counts.
+/// Returns the rank of the extension in [`EXTENSIONS`]. Of files that differ only in the extension, the lowest rank counts.
 pub(super) fn preference(path: &Path) -> usize {
-    AUDIO.iter().position(|&known| known == ending(path)).unwrap_or(AUDIO.len())
+    EXTENSIONS.iter().position(|&known| known == ending(path)).unwrap_or(EXTENSIONS.len())
 }
 
 /// Returns the file name; bytes that are not UTF-8 are replaced.

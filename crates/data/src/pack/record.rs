@@ -33,7 +33,7 @@ impl<'a> Record<'a> {
     pub(super) fn read(index: usize, utterance: &'a Utterance, format: PackFormat) -> Result<Self, AudioError> {
         let info = audio_info(&utterance.audio)?;
         let is_copied = is_whole(utterance, &info) && can_be_copied(&info, format);
-        let copy = if is_copied { Some(copied(utterance)?) } else { None };
+        let copy = if is_copied { copied(utterance, &info)? } else { None };
         let (audio, extension, duration) = match copy.filter(|bytes| format != PackFormat::Kaldi || is_wav_16(bytes)) {
             Some(bytes) => (bytes, info.kind.extension(), info.duration),
             None => {
@@ -65,12 +65,23 @@ fn can_be_copied(info: &AudioInfo, format: PackFormat) -> bool {
     }
 }
 
-fn copied(utterance: &Utterance) -> Result<Vec<u8>, AudioError> {
-    let unreadable = |source| AudioError::Unreadable { file: utterance.audio.clone(), source };
-    let mut bytes = Vec::new();
-    let open = AudioSource::from_path(&utterance.audio).open();
-    open.and_then(|mut audio| audio.read_to_end(&mut bytes)).map_err(unreadable)?;
-    Ok(bytes)
+/// Bytes of tags and pictures that a file of sound may have beside its sound.
+const TAGS_MAX: u64 = 1 << 20;
+
+/// Reads the bytes of the audio file; `None` if most of them are not sound, as in a video.
+fn copied(utterance: &Utterance, info: &AudioInfo) -> Result<Option<Vec<u8>>, AudioError> {
+    let read = || {
+        let mut audio = AudioSource::from_path(&utterance.audio).open()?;
+        let bytes_per_second = f64::from(info.rate) * f64::from(info.channels) * size_of::<f32>() as f64;
+        let plain = (info.duration.0 * bytes_per_second) as u64;
+        if info.kind != AudioKind::Wav && audio.byte_len() > plain + TAGS_MAX {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        audio.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    };
+    read().map_err(|source| AudioError::Unreadable { file: utterance.audio.clone(), source })
 }
 
 /// Value of a sample in 16 bits for an amplitude of 1.

@@ -80,6 +80,33 @@ fn a_packed_corpus_has_the_same_utterances_and_samples() {
 }
 
 #[test]
+fn the_picture_of_a_video_is_not_packed() {
+    let folder = TempDir::new().unwrap();
+    let sound = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/audio/sweep.mp4");
+    let mut video = fs::read(&sound).unwrap();
+    // A box that readers skip stands for the picture.
+    video.extend((4_000_000u32 + 8).to_be_bytes());
+    video.extend(b"free");
+    video.extend(vec![7; 4_000_000]);
+    let path = folder.path().join("video.mp4");
+    fs::write(&path, &video).unwrap();
+    let duration = plimsoll_audio::audio_info(&path).unwrap().duration;
+    let one = |audio: &Path| {
+        Utterances::from(vec![Utterance { audio: audio.into(), duration, ..corpus(folder.path(), 1).0.remove(0) }])
+    };
+    for (audio, name, most) in [(&path, "video", 200_000), (&sound, "sound", 20_000)] {
+        let shards = folder.path().join(name);
+        let utterances = one(audio);
+        pack(&utterances, &shards, &PackOptions::new(PackFormat::WebDataset), &|_, _| {}).unwrap();
+        let sizes = fs::read_dir(&shards).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+        let size: u64 = sizes.sum();
+        assert!(size < most, "{name}: {size} bytes");
+        let read = Manifest::read(&shards).unwrap();
+        assert!(samples(read.utterances.get(0)) == samples(utterances.get(0)), "{name}");
+    }
+}
+
+#[test]
 fn unreadable_utterances_are_left_out_and_named() {
     let folder = TempDir::new().unwrap();
     let utterances = Utterances::from(corpus(folder.path(), 3).0);
