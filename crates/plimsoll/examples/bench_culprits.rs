@@ -129,7 +129,8 @@ fn train(culprit: Culprit, device: &Device) -> Result<(TimeShares, f64), Box<dyn
             _ => {}
         }
     };
-    let mut validate = |_: &Slow, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, all: Vec::new() });
+    let mut validate =
+        |_: &Slow, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, tie: 0.0, all: Vec::new() });
     let limits = Limits { steps: Some(STEPS), ..Limits::default() };
     let options = RunOptions { validate_every: Some(10 * STEPS), save_every: 10 * STEPS, ..RunOptions::new(limits) };
     let config = TrainerConfig { async_errors: true, ..TrainerConfig::new(Schedule::constant(1e-3), Key::new(1)) };

@@ -7,7 +7,7 @@ use plimsoll_speech::asr::Search;
 
 use crate::number::number_in;
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::language::{CORPUS_MODEL, LanguageSettings, TunedSearch};
+use plimsoll_recipes::language::{CORPUS_MODEL, CORPUS_SPELLING, LanguageSettings, TunedSearch};
 
 /// Largest beam width. The time of a search grows with the width, and texts do not get better long before this one.
 const WIDTH_MAX: usize = 1000;
@@ -22,6 +22,7 @@ const JOINT: &str = "joint";
 const WIDTH: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 const CTC_WEIGHT: f64 = 0.3;
 const LM_WEIGHT: f64 = 0.5;
+const SPELLING_WEIGHT: f64 = 0.3;
 const WORD_BONUS: f64 = 1.5;
 const HOTWORD_WEIGHT: f64 = 10.0;
 
@@ -52,6 +53,13 @@ pub(crate) struct SearchArgs {
     /// fewer errors on held-out utterances there and no --search is given.
     #[arg(long, value_name = "FILE|corpus|none")]
     pub(crate) lm: Option<PathBuf>,
+    /// Model of characters beside the language model, so that words which it does not know are scored by their letters: a file of
+    /// `lm train --characters`, `corpus` for the model of the run's training texts, or `none`. Default: as for --lm.
+    #[arg(long, value_name = "FILE|corpus|none")]
+    pub(crate) spelling: Option<PathBuf>,
+    /// Weight of the model of characters. Default: 0.3.
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
+    pub(crate) spelling_weight: Option<f64>,
     /// Weight of the language model. Default: 0.5.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
     pub(crate) lm_weight: Option<f64>,
@@ -73,28 +81,40 @@ impl SearchArgs {
     /// Returns the flags as they hold for the model in the folder `run`: with the search that was tuned for it, unless they
     /// say otherwise.
     pub(crate) fn for_run(&self, run: &Path) -> Result<Self, Failure> {
-        let is = |name: &str| self.lm.as_ref().is_some_and(|path| path.as_os_str() == name);
-        if is("none") {
-            return Ok(Self { lm: None, ..self.clone() });
+        let given = |path: &Option<PathBuf>| path.clone().filter(|path| path.as_os_str() != "none");
+        let plain = Self { lm: given(&self.lm), spelling: given(&self.spelling), ..self.clone() };
+        if self.lm.is_some() && plain.lm.is_none() {
+            return Ok(plain);
         }
+        let is = |name: &str| self.lm.as_ref().is_some_and(|path| path.as_os_str() == name);
         let is_open = self.search.is_none() && self.lexicon.is_none() && (self.lm.is_none() || is("corpus"));
         let tuned = if is_open { TunedSearch::read(run)? } else { None };
         let Some(tuned) = tuned.filter(|tuned| is("corpus") || tuned.helps && run.join(CORPUS_MODEL).is_file()) else {
-            return Ok(self.clone());
+            return Ok(plain);
+        };
+        let corpus = |weight: f64| (weight > 0.0).then(|| PathBuf::from("corpus"));
+        let has_own_weight = self.lm_weight.is_some() || is("corpus");
+        let lm = if has_own_weight { Some("corpus".into()) } else { corpus(tuned.lm_weight) };
+        let spelling = match self.spelling {
+            Some(_) => plain.spelling.clone(),
+            None => corpus(self.spelling_weight.unwrap_or(tuned.spelling_weight))
+                .filter(|_| run.join(CORPUS_SPELLING).is_file()),
         };
         Ok(Self {
-            lm: Some("corpus".into()),
-            lm_weight: self.lm_weight.or(Some(tuned.lm_weight)),
+            lm_weight: self.lm_weight.or(lm.is_some().then_some(tuned.lm_weight)),
+            lm,
+            spelling_weight: self.spelling_weight.or(spelling.is_some().then_some(tuned.spelling_weight)),
+            spelling,
             word_bonus: self.word_bonus.or(Some(tuned.word_bonus)),
             width: self.width.or(Some(tuned.width)),
-            ..self.clone()
+            ..plain
         })
     }
 
     /// Returns the name of the search, for reports.
     pub(crate) fn name(&self) -> String {
         let parts = [
-            (self.lm.is_some(), "language model"),
+            (self.lm.is_some() || self.spelling.is_some(), "language model"),
             (self.hotwords.iter().any(|word| !word.trim().is_empty()), "hotwords"),
             (self.lexicon.is_some(), "lexicon"),
         ];
@@ -108,11 +128,14 @@ impl SearchArgs {
 
     /// Returns the language model, hotwords and lexicon for the model in the folder `run`.
     pub(crate) fn language(&self, run: &Path) -> LanguageSettings {
-        let is_corpus = |path: &PathBuf| path.as_os_str() == "corpus";
-        let model = |path: &PathBuf| if is_corpus(path) { run.join(CORPUS_MODEL) } else { path.clone() };
+        let model = |path: &Option<PathBuf>, of_corpus: &str| {
+            path.as_ref().map(|path| if path.as_os_str() == "corpus" { run.join(of_corpus) } else { path.clone() })
+        };
         LanguageSettings {
-            model: self.lm.as_ref().map(model),
+            model: model(&self.lm, CORPUS_MODEL),
             weight: self.lm_weight.unwrap_or(LM_WEIGHT),
+            spelling: model(&self.spelling, CORPUS_SPELLING),
+            spelling_weight: self.spelling_weight.unwrap_or(SPELLING_WEIGHT),
             word_bonus: self.word_bonus.unwrap_or(WORD_BONUS),
             hotwords: self
                 .hotwords
@@ -132,7 +155,10 @@ impl SearchArgs {
 
     /// Returns whether the flags give words to the search, which is then a joint search or a prefix beam over CTC.
     fn has_words(&self) -> bool {
-        self.lm.is_some() || self.lexicon.is_some() || self.hotwords.iter().any(|word| !word.trim().is_empty())
+        self.lm.is_some()
+            || self.spelling.is_some()
+            || self.lexicon.is_some()
+            || self.hotwords.iter().any(|word| !word.trim().is_empty())
     }
 
     /// Lists the flags that are given, with whether they have an effect.
@@ -145,7 +171,9 @@ impl SearchArgs {
             ("--length-bonus", self.length_bonus.is_some(), name == JOINT || !has_words && name == "attention"),
             ("--lm", self.lm.is_some(), true),
             ("--lm-weight", self.lm_weight.is_some(), self.lm.is_some()),
-            ("--word-bonus", self.word_bonus.is_some(), self.lm.is_some()),
+            ("--spelling", self.spelling.is_some(), true),
+            ("--spelling-weight", self.spelling_weight.is_some(), self.spelling.is_some()),
+            ("--word-bonus", self.word_bonus.is_some(), self.lm.is_some() || self.spelling.is_some()),
             ("--hotwords", !self.hotwords.is_empty(), true),
             ("--hotword-weight", self.hotword_weight.is_some(), !self.hotwords.is_empty()),
             ("--lexicon", self.lexicon.is_some(), true),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::{error_chain, read_text_file, replace_file};
 use plimsoll_language::{FusionOptions, Hotwords, Lexicon, NgramModel, Quantization, SPACE, TrainOptions, Unit, train};
+use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::LanguageSearch;
 use plimsoll_speech::asr::decode::{CtcScores, ctc_best_path};
 use plimsoll_speech::score::ErrorCounts;
@@ -14,29 +15,42 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, FailureExt};
+use crate::reporter::Progress;
 
 /// Name of the file with the language model of the training texts, in the folder of a run.
 pub const CORPUS_MODEL: &str = "texts.lm";
+/// Name of the file with the model of the characters of the training texts, in the folder of a run.
+pub const CORPUS_SPELLING: &str = "spelling.lm";
 /// Number of words of the longest n-grams of the model of the training texts.
 const CORPUS_ORDER: usize = 3;
+/// Number of characters of the longest n-grams of the model of the spelling.
+const SPELLING_ORDER: usize = 6;
 
 /// Name of the file with the search that was tuned at the end of training, in the folder of a run.
 pub const TUNED_SEARCH: &str = "search.json";
-/// Weights of the language model, and bonuses of a word, that are tried.
-const WEIGHTS: [f64; 5] = [0.15, 0.3, 0.6, 1.0, 1.5];
-const BONUSES: [f64; 3] = [0.0, 1.5, 3.0];
+/// Weights of the language model and of the spelling, and bonuses of a word, that are tried.
+const WEIGHTS: [f64; 6] = [0.0, 0.15, 0.3, 0.6, 1.0, 1.5];
+const SPELLING_WEIGHTS: [f64; 5] = [0.0, 0.15, 0.3, 0.5, 0.8];
+const BONUSES: [f64; 4] = [0.0, 0.75, 1.5, 3.0];
+/// Numbers with which the search of the best begins: without the spelling, where all words are known, and with it.
+const FIRST: [[f64; 3]; 2] = [[0.6, 0.0, 1.5], [0.15, 0.5, 0.75]];
+/// Number of times that each number is tried beside the best of the others.
+const ROUNDS: usize = 2;
 /// Largest number of held-out utterances that are searched with each of them.
 const TUNING_UTTERANCES: usize = 100;
 /// Fewest held-out utterances that can tell whether a language helps.
 const TUNING_MIN: usize = 5;
 /// Beam width of the tuned search.
-const TUNED_WIDTH: NonZeroUsize = NonZeroUsize::new(20).expect("20 is not zero");
+const TUNED_WIDTH: NonZeroUsize = NonZeroUsize::new(50).expect("50 is not zero");
 
 /// A search with the language of the training texts, whose numbers were tuned on held-out utterances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TunedSearch {
-    /// Weight of the language model.
+    /// Weight of the language model of words; without it where it is 0.
     pub lm_weight: f64,
+    /// Weight of the model of characters; without it where it is 0.
+    #[serde(default)]
+    pub spelling_weight: f64,
     /// Bonus for each word.
     pub word_bonus: f64,
     /// Number of texts that the search keeps after each frame.
@@ -78,9 +92,9 @@ impl TunedSearch {
         replace_file(&folder.join(TUNED_SEARCH), |file| writeln!(file, "{text}")).failed()
     }
 
-    /// Tries weights of the model `texts.lm` in `folder` on utterances with their CTC scores and true texts, and returns the
-    /// best with its errors on all of them; `None` if there is no such model, or too few utterances. Of many utterances,
-    /// only some are searched with every weight.
+    /// Tries weights of the models `texts.lm` and `spelling.lm` in `folder` on utterances with their CTC scores and true texts,
+    /// and returns the best with their errors on all of them; `None` if there are no such models, or too few utterances. Of
+    /// many utterances, only some are searched with every weight. Each weight in turn is tried beside the best of the others.
     ///
     /// # Errors
     /// If the model cannot be read.
@@ -88,9 +102,10 @@ impl TunedSearch {
         folder: &Path,
         tokenizer: &Tokenizer,
         scored: &[(CtcScores, &str)],
+        progress: &dyn Progress,
     ) -> Result<Option<Self>, Failure> {
-        let model = folder.join(CORPUS_MODEL);
-        if scored.len() < TUNING_MIN || !model.is_file() {
+        let (model, spelling) = (folder.join(CORPUS_MODEL), folder.join(CORPUS_SPELLING));
+        if scored.len() < TUNING_MIN || !model.is_file() || !spelling.is_file() {
             return Ok(None);
         }
         let rates = |every: usize, find: &(dyn Fn(&CtcScores) -> Vec<u32> + Sync)| {
@@ -101,37 +116,66 @@ impl TunedSearch {
             let add = |[a, b]: [ErrorCounts; 2], [c, d]: [ErrorCounts; 2]| [a + c, b + d];
             scored.par_iter().step_by(every).map(count).reduce(Default::default, add).map(|counts| counts.rate())
         };
-        let search = |weight: f64, word_bonus: f64| {
+        let search = |[weight, spelling_weight, word_bonus]: [f64; 3]| {
             let settings = LanguageSettings {
-                model: Some(model.clone()),
+                model: (weight > 0.0).then(|| model.clone()),
                 weight,
+                spelling: (spelling_weight > 0.0).then(|| spelling.clone()),
+                spelling_weight,
                 word_bonus,
                 hotwords: Vec::new(),
                 hotword_weight: 0.0,
                 lexicon: None,
                 width: TUNED_WIDTH,
             };
-            settings.search(tokenizer).map(|search| search.expect("there is a model"))
+            settings.search(tokenizer)
         };
-        let helps = |[cer, wer]: [f64; 2], greedy: [f64; 2]| wer < greedy[1] && cer <= greedy[0];
         // Evenly over the lengths, by which validation is sorted.
         let every = scored.len().div_ceil(TUNING_UTTERANCES).max(1);
         let greedy = rates(every, &ctc_best_path);
-        let mut best: Option<((bool, f64, f64), [f64; 2])> = None;
-        for (weight, word_bonus) in WEIGHTS.iter().flat_map(|weight| BONUSES.map(|bonus| (*weight, bonus))) {
-            let search = search(weight, word_bonus)?;
-            let [cer, wer] = rates(every, &|scores| search.best(scores));
-            let order = (!helps([cer, wer], greedy), wer, cer);
-            if best.is_none_or(|(least, _)| order < least) {
-                best = Some((order, [weight, word_bonus]));
+        let mut tried: Vec<([f64; 3], f64)> = Vec::new();
+        let mut cost = |numbers: [f64; 3]| -> Result<f64, Failure> {
+            if let Some((_, cost)) = tried.iter().find(|(other, _)| *other == numbers) {
+                return Ok(*cost);
+            }
+            let Some(search) = search(numbers)? else { return Ok(f64::INFINITY) };
+            let found = rates(every, &|scores| search.best(scores));
+            tried.push((numbers, relative(found, greedy)));
+            progress.set(tried.len() as u64);
+            Ok(relative(found, greedy))
+        };
+        let mut best = (FIRST[0], f64::INFINITY);
+        for first in FIRST {
+            let mut near = (first, cost(first)?);
+            for _ in 0..ROUNDS {
+                for (place, values) in [&WEIGHTS[..], &SPELLING_WEIGHTS, &BONUSES].into_iter().enumerate() {
+                    for &value in values {
+                        let mut numbers = near.0;
+                        numbers[place] = value;
+                        let cost = cost(numbers)?;
+                        if cost < near.1 {
+                            near = (numbers, cost);
+                        }
+                    }
+                }
+            }
+            if near.1 < best.1 {
+                best = near;
             }
         }
-        let (_, [lm_weight, word_bonus]) = best.expect("there are weights to try");
-        let search = search(lm_weight, word_bonus)?;
+        let [lm_weight, spelling_weight, word_bonus] = best.0;
+        let Some(search) = search(best.0)? else { return Ok(None) };
         let (greedy, with_language) = (rates(1, &ctc_best_path), rates(1, &|scores| search.best(scores)));
-        let (width, utterances, helps) = (TUNED_WIDTH, scored.len(), helps(with_language, greedy));
-        Ok(Some(Self { lm_weight, word_bonus, width, helps, utterances, with_language, greedy }))
+        let helps = with_language[1] < greedy[1] && with_language[0] <= greedy[0];
+        let (width, utterances) = (TUNED_WIDTH, scored.len());
+        Ok(Some(Self { lm_weight, spelling_weight, word_bonus, width, helps, utterances, with_language, greedy }))
     }
+}
+
+/// Adds up character and word error rate, each in relation to that of another search.
+fn relative(found: [f64; 2], other: [f64; 2]) -> f64 {
+    // An error where there was none counts as a whole error in a hundred.
+    found.iter().zip(other).map(|(found, other)| found / other.max(0.01)).sum()
 }
 
 /// Smallest beam width with a lexicon.
@@ -144,6 +188,10 @@ pub struct LanguageSettings {
     pub model: Option<PathBuf>,
     /// Weight of the language model.
     pub weight: f64,
+    /// File of a model of characters that is used beside the language model: unknown words are scored by their letters.
+    pub spelling: Option<PathBuf>,
+    /// Weight of the model of characters.
+    pub spelling_weight: f64,
     /// Bonus for each word.
     pub word_bonus: f64,
     /// Words and phrases that are easier to find.
@@ -157,24 +205,25 @@ pub struct LanguageSettings {
 }
 
 impl LanguageSettings {
-    /// Makes the search over the tokens of `tokenizer`; `None` if there is neither a model nor hotwords nor a lexicon.
+    /// Makes the search over the tokens of `tokenizer`; `None` if there are neither models nor hotwords nor a lexicon.
     ///
     /// # Errors
     /// If a file cannot be read, or a number is impossible.
     pub fn search(&self, tokenizer: &Tokenizer) -> Result<Option<LanguageSearch>, Failure> {
-        if self.model.is_none() && self.hotwords.is_empty() && self.lexicon.is_none() {
+        if self.model.is_none() && self.spelling.is_none() && self.hotwords.is_empty() && self.lexicon.is_none() {
             return Ok(None);
         }
         let numbers = [
             ("--lm-weight", self.weight),
+            ("--spelling-weight", self.spelling_weight),
             ("--word-bonus", self.word_bonus),
             ("--hotword-weight", self.hotword_weight),
         ];
         if let Some((flag, value)) = numbers.into_iter().find(|(_, value)| !value.is_finite()) {
             return Err(Failure::invalid(format!("`{flag}` is {value}"), "give a finite number"));
         }
-        if self.weight < 0.0 {
-            return Err(Failure::invalid(format!("`--lm-weight` is {}", self.weight), "give 0 or more"));
+        if let Some((flag, value)) = numbers[..2].iter().find(|(_, value)| *value < 0.0) {
+            return Err(Failure::invalid(format!("`{flag}` is {value}"), "give 0 or more"));
         }
         let options = FusionOptions::default().with_weights(self.weight, self.word_bonus);
         let options = match self.lexicon {
@@ -185,6 +234,15 @@ impl LanguageSettings {
         let mut search = LanguageSearch::new(tokenizer, options);
         if let Some(path) = &self.model {
             search = search.with_model(open_model(path)?);
+        }
+        if let Some(path) = &self.spelling {
+            let spelling = open_model(path)?;
+            if spelling.unit() != Unit::Characters {
+                let message = format!("{} is a model of words", path.display());
+                let help = "`--spelling` takes a model of characters: `lm train --characters --order 6`";
+                return Err(Failure::invalid(message, help));
+            }
+            search = search.with_spelling(spelling, self.spelling_weight);
         }
         if !self.hotwords.is_empty() {
             search = search.with_hotwords(Hotwords::new(&self.hotwords, self.hotword_weight));
@@ -212,7 +270,9 @@ impl LanguageSettings {
 /// # Errors
 /// If the file cannot be read, or is no language model.
 pub fn open_model(path: &Path) -> Result<NgramModel, Failure> {
-    if path.file_name().is_some_and(|name| name == CORPUS_MODEL) && !path.exists() {
+    let is_of_model = path.file_name().is_some_and(|name| name == CORPUS_MODEL)
+        && path.parent().is_some_and(|folder| ModelFolder(folder).metadata_file().exists());
+    if is_of_model && !path.exists() {
         let message = format!("there is no {}: this model has no language model of its training texts", path.display());
         return Err(Failure::invalid(message, "train one: `lm train --data CORPUS --out texts.lm`"));
     }
@@ -230,7 +290,8 @@ fn has_characters(model: &NgramModel) -> bool {
     words.peek().is_some() && model.id(SPACE).is_some() && words.all(|word| word.chars().count() == 1)
 }
 
-/// Trains a language model of `texts` and writes it into `folder`; without a text nothing is written.
+/// Trains language models of the words and of the characters of `texts` and writes them into `folder`; without a text nothing
+/// is written.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -239,7 +300,9 @@ pub(crate) fn write_corpus_model(texts: &[&str], folder: &Path) -> Result<(), Fa
         return Ok(());
     }
     let (model, _) = train(texts, &TrainOptions::new(CORPUS_ORDER)).failed()?;
-    model.save(folder.join(CORPUS_MODEL), Quantization::None).failed()
+    model.save(folder.join(CORPUS_MODEL), Quantization::None).failed()?;
+    let (spelling, _) = train(texts, &TrainOptions::new(SPELLING_ORDER).with_unit(Unit::Characters)).failed()?;
+    spelling.save(folder.join(CORPUS_SPELLING), Quantization::None).failed()
 }
 
 #[cfg(test)]
@@ -247,6 +310,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::reporter::{Reporter, Silent};
 
     /// Returns scores in which each token of `heard` is the likeliest of its frame, and its second choice nearly as likely.
     fn scores(tokenizer: &Tokenizer, heard: &str, meant: &str) -> CtcScores {
@@ -277,15 +341,16 @@ mod tests {
             .map(|(heard, meant)| (scores(&tokenizer, &heard.replace(['p', 'w'], "n"), meant), meant))
             .collect();
         // Without a model of the texts there is nothing to tune.
-        assert_eq!(TunedSearch::tune(folder.path(), &tokenizer, &misheard).unwrap(), None);
+        assert_eq!(TunedSearch::tune(folder.path(), &tokenizer, &misheard, &*Silent.progress("", None)).unwrap(), None);
         write_corpus_model(&texts, folder.path()).unwrap();
-        let tuned = TunedSearch::tune(folder.path(), &tokenizer, &misheard).unwrap().unwrap();
+        let tuned =
+            TunedSearch::tune(folder.path(), &tokenizer, &misheard, &*Silent.progress("", None)).unwrap().unwrap();
         assert!(tuned.helps && tuned.with_language[1] < tuned.greedy[1], "{tuned:?}");
         tuned.write(folder.path()).unwrap();
         assert_eq!(TunedSearch::read(folder.path()).unwrap(), Some(tuned));
         // What is heard without an error gets no better.
         let heard: Vec<_> = texts.iter().chain(&texts).map(|text| (scores(&tokenizer, text, text), *text)).collect();
-        let tuned = TunedSearch::tune(folder.path(), &tokenizer, &heard).unwrap().unwrap();
+        let tuned = TunedSearch::tune(folder.path(), &tokenizer, &heard, &*Silent.progress("", None)).unwrap().unwrap();
         assert!(!tuned.helps, "{tuned:?}");
         std::fs::write(folder.path().join(TUNED_SEARCH), "{").unwrap();
         assert!(TunedSearch::read(folder.path()).is_err());

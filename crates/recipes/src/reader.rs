@@ -5,6 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use plimsoll_audio::AudioStream;
 use plimsoll_core::Samples;
+use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::decode::CtcScores;
 use plimsoll_speech::asr::{
     LanguageSearch, LiveOptions, LiveTranscriber, LongOptions, LongScores, LongTranscriber, Search, TimedTranscription,
@@ -14,7 +15,7 @@ use plimsoll_speech::asr::{
 use crate::config::{BackendChoice, DeviceConfig};
 use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
-use crate::language::LanguageSettings;
+use crate::language::{LanguageSettings, TunedSearch};
 use crate::reporter::{Level, Progress, Reporter};
 
 /// A trained recognizer on a device, with its decoding search.
@@ -120,6 +121,14 @@ impl Reader {
     /// Returns the recognizer.
     pub fn transcriber(&self) -> &Transcriber {
         &self.transcriber
+    }
+
+    /// Returns the character error rate on the held-out utterances of the training, of the search that is used by default;
+    /// `None` where it is not known.
+    pub fn held_out_error(folder: &Path) -> Option<f64> {
+        let tuned = TunedSearch::read(folder).ok().flatten();
+        let by_search = tuned.map(|tuned| if tuned.helps { tuned.with_language[0] } else { tuned.greedy[0] });
+        by_search.or_else(|| ModelFolder(folder).checkpoint_store().ok()?.newest_state().ok()??.best)
     }
 
     fn warn_if_cut(&self, samples: &[f32], reporter: &dyn Reporter) {

@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut validate = |model: &Line, _: u64, _: &mut InferenceRunner<'_>| {
         let slope = model.line.weight.val().into_scalar::<f32>();
         let all = vec![Measure::number("slope", "slope of the line", slope.into())];
-        Ok(Score { value: f64::from((slope - 3.0).abs()), all })
+        Ok(Score { value: f64::from((slope - 3.0).abs()), tie: 0.0, all })
     };
     let mut watch = |event: &Event| {
         if let Event::Validated { step, scores, .. } = event {

@@ -20,7 +20,8 @@ mod weights;
 
 pub use attempt::is_reported_failure;
 pub use checkpoint::{
-    Checkpoint, CheckpointError, CheckpointSelection, CheckpointStore, Disk, NotBest, RealDisk, RunState, Snapshot,
+    BestScore, Checkpoint, CheckpointError, CheckpointSelection, CheckpointStore, Disk, NotBest, RealDisk, RunState,
+    Snapshot,
 };
 pub use ema::Ema;
 pub use governor::{Governor, GovernorState, PlannedLimit};

@@ -99,6 +99,8 @@ impl RunOptions {
 pub struct Score {
     /// Score by which the best model is chosen; lower is better.
     pub value: f64,
+    /// Decides between equal scores; lower is better. 0 if there is nothing else to compare.
+    pub tie: f64,
     /// All measures that the validation computed, for the report.
     pub all: Vec<Measure>,
 }

@@ -1,12 +1,14 @@
 //! Safetensors files of a model's weights and of an optimizer's state.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::read_regular_file;
 use plimsoll_tape::NamedTensor;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, View};
+use sha2::{Digest, Sha256};
 
 use crate::optimizer::{StateData, StateTensor};
 
@@ -30,6 +32,12 @@ pub enum WeightsError {
         /// Error of the safetensors library.
         source: safetensors::SafeTensorError,
     },
+    /// The tensors do not match the checksum in the file.
+    #[error("{} is damaged: its checksum does not match", path.display())]
+    Damaged {
+        /// File with the tensors.
+        path: PathBuf,
+    },
     /// The file has a tensor of a type that this version does not read.
     #[error("{}: `{name}` holds {dtype:?}, and only {readable} can be read", path.display())]
     Dtype {
@@ -44,24 +52,29 @@ pub enum WeightsError {
     },
 }
 
-/// Writes `tensors` to a safetensors file at `path`, and waits until it is on the disk.
+/// Name of the checksum of all tensors, in the metadata of a file.
+const SUM: &str = "sha256";
+
+/// Writes `tensors` to a safetensors file at `path` with their checksum, and waits until it is on the disk.
 ///
 /// # Errors
 /// If a tensor cannot be serialized or the file cannot be written.
 pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), WeightsError> {
-    let file = to_file(path, tensors)?;
+    let views = || tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values)));
+    let sum = HashMap::from([(SUM.to_owned(), sum_of(views().collect()))]);
+    let file = file_of(path, views(), Some(sum))?;
     write_synced(path, &file).map_err(|source| WeightsError::Io { path: path.into(), source })
 }
 
 /// Serializes tensors to the bytes of a safetensors file. `path` is only for error messages.
 pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, WeightsError> {
-    file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values))))
+    file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values))), None)
 }
 
 /// Reads the tensors of a safetensors file, sorted by name.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or has a tensor that is not `F32`.
+/// If the file cannot be read, is damaged, does not match the checksum that [`write_weights`] puts into it, or has a tensor that is not `F32`.
 pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
     read(path, "F32", |name, view| {
         let values = (view.dtype() == Dtype::F32).then(|| numbers(view, f32::from_le_bytes))?;
@@ -72,7 +85,7 @@ pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
 /// Serializes an optimizer's state to the bytes of a safetensors file; each tensor keeps its number type. `path` is
 /// only for error messages.
 pub(crate) fn state_to_file(path: &Path, tensors: &[StateTensor]) -> Result<Vec<u8>, WeightsError> {
-    file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::of(tensor))))
+    file_of(path, tensors.iter().map(|tensor| (&*tensor.name, Written::of(tensor))), None)
 }
 
 /// Reads an optimizer's state from a safetensors file, sorted by name.
@@ -143,8 +156,23 @@ impl View for Written<'_> {
     }
 }
 
-fn file_of<'a>(path: &Path, tensors: impl Iterator<Item = (&'a str, Written<'a>)>) -> Result<Vec<u8>, WeightsError> {
-    safetensors::serialize(tensors, None).map_err(|source| WeightsError::Format { path: path.into(), source })
+fn file_of<'a>(
+    path: &Path,
+    tensors: impl Iterator<Item = (&'a str, Written<'a>)>,
+    metadata: Option<HashMap<String, String>>,
+) -> Result<Vec<u8>, WeightsError> {
+    safetensors::serialize(tensors, metadata).map_err(|source| WeightsError::Format { path: path.into(), source })
+}
+
+/// Computes the checksum of tensors, which does not depend on their order.
+fn sum_of<V: View>(mut tensors: Vec<(&str, V)>) -> String {
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut sum = Sha256::new();
+    for (name, tensor) in &tensors {
+        sum.update(format!("{name}\n{:?} {:?}\n", tensor.dtype(), tensor.shape()));
+        sum.update(tensor.data());
+    }
+    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads every tensor of a file with `make`, in the order of the tensors' names. `make` returns `None` for a type of
@@ -155,9 +183,16 @@ fn read<T>(
     make: impl Fn(&str, &TensorView<'_>) -> Option<T>,
 ) -> Result<Vec<T>, WeightsError> {
     let bytes = read_regular_file(path).map_err(|source| WeightsError::Io { path: path.into(), source })?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|source| WeightsError::Format { path: path.into(), source })?;
+    let format = |source| WeightsError::Format { path: path.into(), source };
+    let file = SafeTensors::deserialize(&bytes).map_err(format)?;
     let mut views = file.tensors();
     views.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(format)?;
+    if let Some(written) = header.metadata().as_ref().and_then(|metadata| metadata.get(SUM))
+        && *written != sum_of(views.iter().map(|(name, view)| (&**name, view)).collect())
+    {
+        return Err(WeightsError::Damaged { path: path.into() });
+    }
     let one = |(name, view): (String, TensorView<'_>)| {
         let dtype = view.dtype();
         make(&name, &view).ok_or_else(|| WeightsError::Dtype { path: path.into(), name, dtype, readable })
@@ -190,6 +225,30 @@ mod tests {
         std::fs::write(&path, &std::fs::read(&path).unwrap()[..20]).unwrap();
         let error = read_weights(&path).unwrap_err().to_string();
         assert!(error.ends_with("w.safetensors is not a complete safetensors file"), "{error}");
+    }
+
+    /// Any changed byte is an error, and so is a value that moved to another tensor.
+    #[test]
+    fn every_damaged_byte_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let tensor = |name: &str, values: &[f32]| NamedTensor {
+            name: name.into(),
+            shape: vec![values.len()],
+            values: values.to_vec(),
+        };
+        write_weights(&path, &[tensor("a", &[1.0, 2.0]), tensor("b", &[3.0]), tensor("c", &[3.0, 0.0, -0.0])]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let sum_at = whole.windows(SUM.len()).position(|window| window == SUM.as_bytes()).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&path, &damaged).unwrap();
+            // A file without a checksum is that of another program.
+            assert!(read_weights(&path).is_err() || (sum_at..sum_at + SUM.len()).contains(&at), "byte {at}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        read_weights(&path).unwrap();
     }
 
     #[test]

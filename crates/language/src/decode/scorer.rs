@@ -17,7 +17,10 @@ const TYPICAL_CHARACTERS: u32 = 6;
 /// A text in the eyes of a [`LanguageScorer`]: its score, and what the scores of its continuations depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct FusionState {
+    /// Words before the last one, for the model of words.
     context: State,
+    /// Characters before the next one, for the model of characters.
+    spelled: State,
     /// Last word in the words of the model, in the lexicon and in the hotwords.
     known: u32,
     allowed: u32,
@@ -41,7 +44,8 @@ impl FusionState {
         self.settled + self.partial
     }
 
-    /// Returns the natural log-probability that the model gives to the words that have ended, without weights.
+    /// Returns the natural log-probability that the model gives to the words that have ended, without weights; that of the
+    /// model of words if there are two.
     pub fn log_prob(&self) -> f64 {
         self.log_prob
     }
@@ -55,7 +59,8 @@ impl FusionState {
 /// Scores texts by a language model, hotwords and a lexicon while they grow by tokens.
 ///
 /// A search keeps a [`FusionState`] for each hypothesis. A model of words scores a word when it ends; a model of
-/// characters scores each character.
+/// characters scores each character. Both together suit a language whose words are not all known: the characters say
+/// what an unknown word may be.
 ///
 /// ```
 /// use plimsoll_language::{FusionOptions, LanguageScorer, TrainOptions, train};
@@ -74,16 +79,41 @@ impl FusionState {
 pub struct LanguageScorer {
     /// Text of each token.
     texts: Vec<String>,
-    model: Option<NgramModel>,
-    /// Words of a model of words.
-    known: Option<Trie>,
-    /// Ids of a model of characters.
-    characters: FxHashMap<char, u32>,
+    words: Option<WordModel>,
+    characters: Option<CharacterModel>,
     lexicon: Option<Lexicon>,
     hotwords: Option<Hotwords>,
     alpha: f64,
     beta: f64,
     unknown_penalty: f64,
+}
+
+/// A model of words.
+#[derive(Clone, Debug)]
+struct WordModel {
+    model: NgramModel,
+    words: Trie,
+}
+
+/// A model of characters.
+#[derive(Clone, Debug)]
+struct CharacterModel {
+    model: NgramModel,
+    ids: FxHashMap<char, u32>,
+    weight: f64,
+}
+
+impl CharacterModel {
+    fn new(model: NgramModel, weight: f64) -> Self {
+        let ids = own_words(&model).filter_map(|(word, id)| Some((word.parse().ok()?, id))).collect();
+        Self { model, ids, weight }
+    }
+}
+
+/// Lists the words of a model that texts have, with their ids.
+fn own_words(model: &NgramModel) -> impl Iterator<Item = (&str, u32)> {
+    let special = |word: &str| matches!(word, "<unk>" | "<s>" | "</s>");
+    model.words().zip(UNKNOWN..).filter(move |(word, _)| !special(word))
 }
 
 impl LanguageScorer {
@@ -96,9 +126,8 @@ impl LanguageScorer {
         let text = |token| if token == 0 { String::new() } else { tokens.text(token).to_owned() };
         Self {
             texts: (0..tokens.n_tokens() as u32).map(text).collect(),
-            model: None,
-            known: None,
-            characters: FxHashMap::default(),
+            words: None,
+            characters: None,
             lexicon: None,
             hotwords: None,
             alpha: options.alpha,
@@ -109,13 +138,22 @@ impl LanguageScorer {
 
     /// Adds a language model, of words or of characters.
     pub fn with_model(mut self, model: NgramModel) -> Self {
-        let special = |word: &str| matches!(word, "<unk>" | "<s>" | "</s>");
-        let words = || model.words().zip(UNKNOWN..).filter(|(word, _)| !special(word));
-        (self.known, self.characters) = match model.unit() {
-            Unit::Words => (Some(Trie::new(words())), FxHashMap::default()),
-            Unit::Characters => (None, words().filter_map(|(word, id)| Some((word.parse().ok()?, id))).collect()),
-        };
-        self.model = Some(model);
+        match model.unit() {
+            Unit::Words => self.words = Some(WordModel { words: Trie::new(own_words(&model)), model }),
+            Unit::Characters => self.characters = Some(CharacterModel::new(model, self.alpha)),
+        }
+        self
+    }
+
+    /// Adds a model of characters with a weight of its own, beside a model of words. An unknown word then costs no more than
+    /// its characters and its probability by the model of words.
+    ///
+    /// # Panics
+    /// When the model is one of words, or the weight is not finite.
+    pub fn with_spelling(mut self, model: NgramModel, weight: f64) -> Self {
+        assert!(model.unit() == Unit::Characters, "spelling is scored by a model of characters");
+        assert!(weight.is_finite(), "the weight of the spelling is {weight}");
+        self.characters = Some(CharacterModel::new(model, weight));
         self
     }
 
@@ -139,7 +177,8 @@ impl LanguageScorer {
     /// Returns the state of the empty text.
     pub fn start(&self) -> FusionState {
         FusionState {
-            context: self.model.as_ref().map_or_else(State::default, NgramModel::begin_state),
+            context: self.words.as_ref().map_or_else(State::default, |words| words.model.begin_state()),
+            spelled: self.characters.as_ref().map_or_else(State::default, |characters| characters.model.begin_state()),
             known: ROOT,
             allowed: ROOT,
             hot: ROOT,
@@ -172,17 +211,32 @@ impl LanguageScorer {
         let mut last = *state;
         self.end_word(&mut last)?;
         last.partial = 0.0;
-        if let Some(model) = &self.model {
-            let log_prob = model.score_end(&last.context);
-            self.settle(&mut last, log_prob, 0.0);
+        if let Some(words) = &self.words {
+            let log_prob = words.model.score_end(&last.context);
+            self.settle_word(&mut last, log_prob, false);
+        }
+        if let Some(characters) = &self.characters {
+            let log_prob = characters.model.score_end(&last.spelled);
+            self.settle_character(&mut last, characters, log_prob, false);
         }
         Some(last)
     }
 
-    /// Adds a log-probability to base 10, and a penalty that is none of the model's.
-    fn settle(&self, state: &mut FusionState, log_prob: f32, penalty: f64) {
+    /// Adds the log-probability of a word, to base 10. An unknown word costs more, unless its characters are scored.
+    fn settle_word(&self, state: &mut FusionState, log_prob: f32, is_unknown: bool) {
+        let is_charged = is_unknown && self.characters.is_none();
+        let penalty = if is_charged { self.unknown_penalty } else { 0.0 };
         state.log_prob += f64::from(log_prob) * std::f64::consts::LN_10;
         state.settled += self.alpha * (f64::from(log_prob) - penalty) * std::f64::consts::LN_10;
+    }
+
+    /// Adds the log-probability of a character, to base 10.
+    fn settle_character(&self, state: &mut FusionState, characters: &CharacterModel, log_prob: f32, is_unknown: bool) {
+        let penalty = if is_unknown { self.unknown_penalty } else { 0.0 };
+        if self.words.is_none() {
+            state.log_prob += f64::from(log_prob) * std::f64::consts::LN_10;
+        }
+        state.settled += characters.weight * (f64::from(log_prob) - penalty) * std::f64::consts::LN_10;
     }
 
     /// Adds a character to the last word, or begins a word with it.
@@ -193,15 +247,14 @@ impl LanguageScorer {
                 return None;
             }
         }
-        match (&self.model, &self.known) {
-            (Some(_), Some(known)) => state.known = known.step(state.known, character),
-            (Some(model), None) => {
-                if state.is_apart && state.n_words > 0 {
-                    self.score_character(state, model, SPACE.chars().next().unwrap_or(' '));
-                }
-                self.score_character(state, model, character);
+        if let Some(words) = &self.words {
+            state.known = words.words.step(state.known, character);
+        }
+        if let Some(characters) = &self.characters {
+            if state.is_apart && state.n_words > 0 {
+                self.score_character(state, characters, SPACE.chars().next().unwrap_or(' '));
             }
-            (None, _) => {}
+            self.score_character(state, characters, character);
         }
         if let Some(hotwords) = &self.hotwords {
             state.hot = hotwords.step(state.hot, character);
@@ -211,11 +264,11 @@ impl LanguageScorer {
         Some(())
     }
 
-    fn score_character(&self, state: &mut FusionState, model: &NgramModel, character: char) {
-        let id = self.characters.get(&character).copied();
-        let (log_prob, context) = model.score(&state.context, id.unwrap_or(UNKNOWN));
-        state.context = context;
-        self.settle(state, log_prob, if id.is_none() { self.unknown_penalty } else { 0.0 });
+    fn score_character(&self, state: &mut FusionState, characters: &CharacterModel, character: char) {
+        let id = characters.ids.get(&character).copied();
+        let (log_prob, spelled) = characters.model.score(&state.spelled, id.unwrap_or(UNKNOWN));
+        state.spelled = spelled;
+        self.settle_character(state, characters, log_prob, id.is_none());
     }
 
     /// Ends the last word, if there is one. Nothing if the lexicon does not have it.
@@ -226,13 +279,14 @@ impl LanguageScorer {
         if let Some(lexicon) = &self.lexicon {
             lexicon.trie.word(state.allowed)?;
         }
-        if let (Some(model), Some(known)) = (&self.model, &self.known) {
-            let id = known.word(state.known);
-            let (log_prob, context) = model.score(&state.context, id.unwrap_or(UNKNOWN));
+        if let Some(words) = &self.words {
+            let id = words.words.word(state.known);
+            let (log_prob, context) = words.model.score(&state.context, id.unwrap_or(UNKNOWN));
             state.context = context;
-            self.settle(state, log_prob, if id.is_none() { self.unknown_penalty } else { 0.0 });
+            self.settle_word(state, log_prob, id.is_none());
         }
-        state.settled += self.model.as_ref().map_or(0.0, |_| self.beta);
+        let has_model = self.words.is_some() || self.characters.is_some();
+        state.settled += if has_model { self.beta } else { 0.0 };
         state.settled += self.hotwords.as_ref().map_or(0.0, |hotwords| hotwords.whole(state.hot));
         state.n_words += 1;
         (state.known, state.allowed, state.hot, state.n_characters) = (ROOT, ROOT, ROOT, 0);
@@ -248,7 +302,7 @@ impl LanguageScorer {
         if let Some(hot) = hot {
             return hot;
         }
-        if self.known.is_none() || state.known != NOWHERE {
+        if self.words.is_none() || self.characters.is_some() || state.known != NOWHERE {
             return 0.0;
         }
         let long = f64::from(state.n_characters) / f64::from(TYPICAL_CHARACTERS);

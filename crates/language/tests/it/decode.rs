@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use plimsoll_language::{FusionOptions, Hotwords, LanguageScorer, Lexicon, TrainOptions, fused_beam, train};
+use plimsoll_language::{FusionOptions, Hotwords, LanguageScorer, Lexicon, TrainOptions, Unit, fused_beam, train};
 
 /// Rows in which one token is likely and another one is possible.
 fn rows(n_tokens: usize, frames: &[(u32, u32)]) -> Vec<f32> {
@@ -101,4 +101,33 @@ fn a_scorer_adds_what_the_search_adds() {
     assert!((best.acoustic + last.score() - best.score).abs() < 1e-9);
     assert!((last.log_prob() - best.language).abs() < 1e-9);
     assert_eq!(last.n_words(), 2);
+}
+
+/// With both models a text has the sum of their weighted scores, and an unknown word is scored by its characters.
+#[test]
+fn spelling_is_added_and_stands_for_unknown_words() {
+    let texts = ["a ship sails", "a hull", "the sails of a ship"];
+    let tokens: Vec<String> = ["".to_owned()].into_iter().chain(" aefhilopstu".chars().map(String::from)).collect();
+    let (words, _) = train(texts, &TrainOptions::new(2)).unwrap();
+    let (characters, _) = train(texts, &TrainOptions::new(4).with_unit(Unit::Characters)).unwrap();
+    let options = |alpha: f64, beta: f64| {
+        let mut options = FusionOptions::default().with_weights(alpha, beta);
+        options.unknown_penalty = 0.0;
+        options
+    };
+    let score = |scorer: &LanguageScorer, text: &str| {
+        let ids = text.chars().map(|c| tokens.iter().position(|token| *token == c.to_string()).unwrap() as u32);
+        let state = ids.fold(scorer.start(), |state, id| scorer.advance(&state, id).unwrap());
+        scorer.finish(&state).unwrap().score()
+    };
+    let by_words = LanguageScorer::new(&tokens[..], &options(0.4, 0.7)).with_model(words.clone());
+    let by_characters = LanguageScorer::new(&tokens[..], &options(0.3, 0.0)).with_model(characters.clone());
+    // The penalty of an unknown word does not count beside its characters.
+    let both = LanguageScorer::new(&tokens[..], &FusionOptions::default().with_weights(0.4, 0.7));
+    let both = both.with_model(words).with_spelling(characters, 0.3);
+    for text in ["a ship", "sails", "the hull of a ship", "ship sail", "a tuft", "", "shaft fleet"] {
+        let (sum, joined) = (score(&by_words, text) + score(&by_characters, text), score(&both, text));
+        assert!((sum - joined).abs() < 1e-9, "{text}: {joined} is not {sum}");
+    }
+    assert!(score(&both, "a shipil") > score(&both, "a fhfpfl"));
 }

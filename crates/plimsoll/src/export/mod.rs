@@ -18,7 +18,7 @@ use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 
-use plimsoll_recipes::language::{CORPUS_MODEL, TUNED_SEARCH};
+use plimsoll_recipes::language::{CORPUS_MODEL, CORPUS_SPELLING, TUNED_SEARCH};
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
 
@@ -124,6 +124,7 @@ fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     for (from, to) in [
         (ModelFolder(&args.run).default_voice(), voice),
         (args.run.join(CORPUS_MODEL), folder.join(CORPUS_MODEL)),
+        (args.run.join(CORPUS_SPELLING), folder.join(CORPUS_SPELLING)),
         (args.run.join(TUNED_SEARCH), folder.join(TUNED_SEARCH)),
     ] {
         if from.is_file() {

@@ -71,7 +71,8 @@ impl Recognition {
         let with_text =
             |(name, scores): (String, CtcScores)| Some((scores, prepared.validation_texts.get(&name)?.as_str()));
         let scored: Vec<_> = scored.into_iter().filter_map(with_text).collect();
-        TunedSearch::tune(run.folder.path(), &prepared.tokenizer, &scored)
+        let progress = run.reporter.progress("trying weights of the language", None);
+        TunedSearch::tune(run.folder.path(), &prepared.tokenizer, &scored, &*progress)
     }
 }
 
@@ -97,7 +98,7 @@ impl TrainingTask for Recognition {
         run: &RunContext<'_>,
     ) -> Result<Score, String> {
         let evaluation = self.evaluate(model, runner, run).map_err(|error| error.to_string())?;
-        Ok(Score { value: evaluation.characters.rate(), all: evaluation.measures() })
+        Ok(Score { value: evaluation.characters.rate(), tie: evaluation.mean_loss(), all: evaluation.measures() })
     }
 
     fn finish(

@@ -9,7 +9,9 @@ use plimsoll_audio::{AudioSegment, read_audio_segment, write_wav};
 use plimsoll_core::{Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
-use plimsoll_speech::tts::{self, SpeechConfig, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance};
+use plimsoll_speech::tts::{
+    self, SpeechConfig, SpeechModel, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance,
+};
 use plimsoll_speech::{EvaluationError, ModelFolder, ModelMetadata};
 use plimsoll_train::{InferenceRunner, Score};
 
@@ -66,7 +68,11 @@ impl<C: SpeechConfig> Synthesis<C> {
         let mut source = run.prepared.validation_source(&run.plan, Shard::default(), run.reporter);
         let losses = tts::teacher_forced_losses(model, &mut source, runner)?;
         let mel = ["fine", "rough", "frames"].iter().find_map(|name| losses.get(name)).copied().unwrap_or(f64::NAN);
-        Ok(vec![
+        let stopped = synthesis.stopped_share();
+        // A model that predicts lengths always ends: its share says nothing, unless a length was cut.
+        let is_news = model.decides_end() || stopped < 1.0;
+        let stopped = is_news.then(|| Measure::share("stopped", "utterances that end by themselves", stopped));
+        let measures = vec![
             Measure::number(
                 "distance",
                 "distance of free speech from the truth, warped in time",
@@ -77,9 +83,9 @@ impl<C: SpeechConfig> Synthesis<C> {
                 "distance of frames whose durations, or the frames before them, are the true ones",
                 mel,
             ),
-            Measure::share("stopped", "utterances that end by themselves", synthesis.stopped_share()),
             Measure::share("off length", "difference of lengths from the truth", synthesis.length_error()),
-        ])
+        ];
+        Ok(measures.into_iter().chain(stopped).collect())
     }
 
     /// Writes sound and picture of the first synthesized utterances into the folder of the run.
@@ -172,7 +178,7 @@ impl<C: SpeechConfig + Sync> TrainingTask for Synthesis<C> {
     ) -> Result<Score, String> {
         if runner.collective().rank() > 0 {
             // Only the first replica validates: there are few utterances, and their samples go into files.
-            return Ok(Score { value: f64::NAN, all: Vec::new() });
+            return Ok(Score { value: f64::NAN, tie: 0.0, all: Vec::new() });
         }
         let synthesis =
             self.synthesize(model, VALIDATION_UTTERANCES, runner, run).map_err(|error| error.to_string())?;
@@ -181,7 +187,7 @@ impl<C: SpeechConfig + Sync> TrainingTask for Synthesis<C> {
         // An utterance that does not stop by itself continues with a hum, which is close to any speech. So each one adds
         // one nat to the score, about the distance between noise and speech.
         let value = synthesis.mean_distance() + (1.0 - synthesis.stopped_share());
-        Ok(Score { value, all })
+        Ok(Score { value, tie: 0.0, all })
     }
 
     fn finish(

@@ -118,12 +118,12 @@ impl TrainingTask for Vocoding {
     ) -> Result<Score, String> {
         if runner.collective().rank() > 0 {
             // Only the first replica validates: there are few recordings, and their sound goes into files.
-            return Ok(Score { value: f64::NAN, all: Vec::new() });
+            return Ok(Score { value: f64::NAN, tie: 0.0, all: Vec::new() });
         }
         let evaluated = self.evaluate(model, VALIDATION_UTTERANCES, runner, run).map_err(|error| error.to_string())?;
         self.write_samples(&evaluated, step, run)?;
         let measure = distance(&evaluated);
-        Ok(Score { value: measure.value, all: vec![measure] })
+        Ok(Score { value: measure.value, tie: 0.0, all: vec![measure] })
     }
 
     fn finish(

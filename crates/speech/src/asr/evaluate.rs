@@ -81,10 +81,15 @@ impl RecognitionEvaluation {
             Measure::share("cer", "character error rate", self.characters.rate()),
             Measure::share("wer", "word error rate", self.words.rate()),
         ];
-        let (loss, weight) = self.loss;
-        let loss =
-            (weight > 0.0 && loss.is_finite()).then(|| Measure::number("loss", "loss for each token", loss / weight));
+        let loss = self.mean_loss();
+        let loss = loss.is_finite().then(|| Measure::number("loss", "loss for each token", loss));
         rates.into_iter().chain(loss).collect()
+    }
+
+    /// Returns the loss for each token; NaN when it is not known.
+    pub fn mean_loss(&self) -> f64 {
+        let (loss, weight) = self.loss;
+        if weight > 0.0 { loss / weight } else { f64::NAN }
     }
 }
 

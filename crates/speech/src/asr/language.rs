@@ -31,6 +31,15 @@ impl LanguageSearch {
         Self { scorer: self.scorer.with_model(model), ..self }
     }
 
+    /// Adds a model of characters with a weight of its own, beside a model of words.
+    ///
+    /// # Panics
+    /// When the model is one of words, or the weight is not finite.
+    #[must_use]
+    pub fn with_spelling(self, model: NgramModel, weight: f64) -> Self {
+        Self { scorer: self.scorer.with_spelling(model, weight), ..self }
+    }
+
     /// Adds words that are easier to find.
     #[must_use]
     pub fn with_hotwords(self, hotwords: Hotwords) -> Self {

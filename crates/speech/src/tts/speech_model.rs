@@ -53,6 +53,9 @@ pub trait SpeechModel: Send {
     /// Returns whether the model can speak faster and slower.
     fn has_rate(&self) -> bool;
 
+    /// Returns whether the model decides frame by frame when speech ends, and may fail to; other models predict its length.
+    fn decides_end(&self) -> bool;
+
     /// Encodes reference log-mels `[references, frames, mel bands]` to voices `[references, 1, voice width]`. `lengths`
     /// has the number of valid frames of each reference.
     fn encode_voice(&self, references: Tensor<3>, lengths: &[u32]) -> Tensor<3>;
@@ -150,6 +153,10 @@ impl SpeechModel for Synthesizer {
         false
     }
 
+    fn decides_end(&self) -> bool {
+        true
+    }
+
     fn encode_voice(&self, references: Tensor<3>, lengths: &[u32]) -> Tensor<3> {
         Synthesizer::encode_voice(self, references, lengths, &Pass::plain())
     }
@@ -217,6 +224,10 @@ impl SpeechModel for ParallelSynthesizer {
 
     fn has_rate(&self) -> bool {
         true
+    }
+
+    fn decides_end(&self) -> bool {
+        false
     }
 
     fn encode_voice(&self, references: Tensor<3>, lengths: &[u32]) -> Tensor<3> {

@@ -62,9 +62,9 @@ pub struct RunState {
     pub best: Option<f64>,
     /// Step of the best validation score; `None` before the first finite score.
     pub best_step: Option<u64>,
-    /// Best validation scores, best first, each as (step, score). Their number is the number of checkpoints that the
-    /// store keeps for the best scores.
-    pub best_scores: Vec<(u64, f64)>,
+    /// Best validation scores, best first. Their number is the number of checkpoints that the store keeps for the best
+    /// scores.
+    pub best_scores: Vec<BestScore>,
     /// Identity of the run, by which its checkpoints differ from those of other runs. Empty in a run of an older version.
     #[serde(default)]
     pub run: String,
@@ -75,6 +75,51 @@ pub struct RunState {
     /// Steps beyond the number of batches of the epochs that are done. Not 0 after the data changed during a run.
     #[serde(default)]
     pub extra_steps: i64,
+}
+
+/// One of the best validation scores of a run. A file has it as `[step, value, tie]`; older files have no `tie`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredScore", into = "(u64, f64, f64)")]
+pub struct BestScore {
+    /// Step of the validation.
+    pub step: u64,
+    /// Score; lower is better.
+    pub value: f64,
+    /// Decides between equal scores; lower is better.
+    pub tie: f64,
+}
+
+impl BestScore {
+    /// Tie of a score of which nothing else is known. A file cannot hold infinity.
+    pub(crate) const TIE_MAX: f64 = 1e300;
+
+    /// Compares two scores; the better one is less.
+    pub fn compare(&self, other: &Self) -> std::cmp::Ordering {
+        self.value.total_cmp(&other.value).then(self.tie.total_cmp(&other.tie))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredScore {
+    Whole(u64, f64, f64),
+    WithoutTie(u64, f64),
+}
+
+impl From<StoredScore> for BestScore {
+    fn from(stored: StoredScore) -> Self {
+        match stored {
+            StoredScore::Whole(step, value, tie) => Self { step, value, tie },
+            // The next equal score is the better one, because a run learns.
+            StoredScore::WithoutTie(step, value) => Self { step, value, tie: Self::TIE_MAX },
+        }
+    }
+}
+
+impl From<BestScore> for (u64, f64, f64) {
+    fn from(score: BestScore) -> Self {
+        (score.step, score.value, score.tie)
+    }
 }
 
 /// Complete state of a run after a step, ready to be saved.
@@ -295,7 +340,7 @@ impl CheckpointStore {
             CheckpointSelection::Last(count) => there.iter().rev().take(count.max(1)).copied().collect(),
             CheckpointSelection::Best(count) => {
                 let (newest, _) = self.newest()?;
-                let scores = newest.state.best_scores.iter().map(|(step, _)| *step);
+                let scores = newest.state.best_scores.iter().map(|score| score.step);
                 scores.filter(|step| there.contains(step)).take(count.max(1)).collect()
             }
         };
@@ -356,7 +401,7 @@ impl CheckpointStore {
 
     fn prune(&self, state: &RunState) -> Result<(), CheckpointError> {
         let steps = self.steps()?;
-        let kept = state.best_scores.iter().take(self.keep_best).map(|(step, _)| *step).chain(state.best_step);
+        let kept = state.best_scores.iter().take(self.keep_best).map(|score| score.step).chain(state.best_step);
         let kept: Vec<u64> = kept.collect();
         // Checkpoints of later steps are damaged, or the run continued from before them; they do not count.
         let steps: Vec<u64> = steps.into_iter().filter(|step| *step <= state.step).collect();

@@ -13,7 +13,7 @@ use super::pace::Pace;
 use super::skipped::SkippedBatches;
 use super::{Ending, RunOptions, Score, TrainError, Validate};
 use crate::attempt::attempt;
-use crate::checkpoint::Writer;
+use crate::checkpoint::{BestScore, Writer};
 use crate::{
     CheckpointStore, Event, InferenceRunner, Observer, RunState, Schedule, Shape, StepError, StepEvent, StepReport,
     Trainer,
@@ -128,7 +128,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
                 let Some(score) = self.validate(validate, stop)? else { return Ok(Ending::Stopped) };
                 *last_score = Some(score);
             }
-            let is_kept = due && self.state.best_scores.iter().any(|(step, _)| *step == self.state.step);
+            let is_kept = due && self.state.best_scores.iter().any(|score| score.step == self.state.step);
             if is_kept || self.state.step >= saved + self.options.save_every {
                 self.save();
                 saved = self.state.step;
@@ -419,8 +419,10 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         }
         let mut score = validated.and_then(|score| score).map_err(TrainError::Validation)?;
         // All replicas must draw the same conclusions from a score.
-        let first = others.broadcast(0, score.value.to_le_bytes().to_vec())?;
-        score.value = first[..].try_into().map_or(f64::NAN, f64::from_le_bytes);
+        for number in [&mut score.value, &mut score.tie] {
+            let first = others.broadcast(0, number.to_le_bytes().to_vec())?;
+            *number = first[..].try_into().map_or(f64::NAN, f64::from_le_bytes);
+        }
         let (failures, limit) = (runner.failures().to_vec(), runner.limit());
         let (peak_bytes, _) = watch.end(Stage::Validation);
         self.at_once =
@@ -448,17 +450,19 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let state = &mut self.state;
         // NaN and infinity never count as an improvement, and JSON cannot hold them.
         let is_number = score.value.is_finite();
-        let best = is_number && state.best.is_none_or(|best| score.value < best);
+        let tie = if score.tie.is_finite() { score.tie } else { BestScore::TIE_MAX };
+        let found = BestScore { step: state.step, value: score.value, tie };
+        let best = is_number && state.best_scores.first().is_none_or(|best| found.compare(best).is_lt());
         if best {
             state.best = Some(score.value);
             state.best_step = Some(state.step);
         }
         state.stale = if best { 0 } else { state.stale + 1 };
-        state.best_scores.retain(|(step, _)| *step != state.step);
+        state.best_scores.retain(|score| score.step != state.step);
         if is_number {
-            state.best_scores.push((state.step, score.value));
+            state.best_scores.push(found);
         }
-        state.best_scores.sort_by(|a, b| a.1.total_cmp(&b.1));
+        state.best_scores.sort_by(BestScore::compare);
         state.best_scores.truncate(self.best_kept);
         best
     }

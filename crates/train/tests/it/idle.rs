@@ -138,7 +138,8 @@ fn run(batches: Vec<HostBatch>, limits: Limits) -> (Result<Outcome, TrainError>,
     let mut source = BatchList::new(batches, Position::default());
     let mut events = Vec::new();
     let mut watch = |event: &Event| events.push(event.clone());
-    let mut validate = |_: &Picky, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, all: Vec::new() });
+    let mut validate =
+        |_: &Picky, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, tie: 0.0, all: Vec::new() });
     let options = RunOptions::new(limits);
     let mut trainer = trainer(8);
     let outcome = Run::new(&mut trainer, &mut source, &store, &options).with_observer(&mut watch).train(&mut validate);
@@ -207,7 +208,8 @@ impl BatchSource for Unreadable {
 fn a_run_whose_samples_cannot_be_read_ends() {
     let folder = tempfile::tempdir().unwrap();
     let (store, options) = (CheckpointStore::new(folder.path(), 1), RunOptions::new(Limits::default()));
-    let mut validate = |_: &Picky, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, all: Vec::new() });
+    let mut validate =
+        |_: &Picky, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, tie: 0.0, all: Vec::new() });
     let error = Run::new(&mut trainer(8), &mut Unreadable, &store, &options).train(&mut validate).unwrap_err();
     assert_eq!(error.to_string(), "the run took no step in its last 10 batches: all were skipped");
 }

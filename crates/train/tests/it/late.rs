@@ -88,7 +88,7 @@ fn a_lost_device_ends_a_run_with_its_first_error_and_a_failed_rescue() {
             if step >= 2 {
                 model.lose();
             }
-            Ok(Score { value: f64::NAN, all: Vec::new() })
+            Ok(Score { value: f64::NAN, tie: 0.0, all: Vec::new() })
         };
         let run = Run::new(&mut trainer, &mut source, &store, &options).with_observer(&mut watch);
         let error = run.train(&mut validate).unwrap_err();

@@ -123,7 +123,7 @@ fn leg(
         let off =
             |part: &HostBatch| net.off(&TensorBatch::send(part, &Device::flex()), &Pass::plain()).into_scalar::<f32>();
         let parts = runner.run(&batch(900..908, 6), off).map_err(|error| error.to_string())?;
-        Ok(Score { value: parts.into_iter().map(f64::from).sum(), all: Vec::new() })
+        Ok(Score { value: parts.into_iter().map(f64::from).sum(), tie: 0.0, all: Vec::new() })
     };
     let mut watch = |event: &Event| match event {
         Event::Step(step) => seen.steps.push((step.step, step.position)),
@@ -188,7 +188,8 @@ fn replica_leg(replica: ThreadReplica, folder: &Path, fails: Option<(Cause, u64)
     }
     let mut source = Shares(Batches { position: Position::default(), delivered: 0, fails }, rank);
     let options = RunOptions::new(Limits { steps: Some(STEPS), ..Limits::default() });
-    let mut validate = |_: &Net, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, all: Vec::new() });
+    let mut validate =
+        |_: &Net, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, tie: 0.0, all: Vec::new() });
     let store = CheckpointStore::new(folder, 2);
     Run::new(&mut trainer, &mut source, &store, &options).train(&mut validate)
 }

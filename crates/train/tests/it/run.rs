@@ -13,9 +13,9 @@ use plimsoll_core::{
 };
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
-    CheckpointStore, Cleanup, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig, OptimizerConfig,
-    Outcome, PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, ThreadReplica, TrainError, Trainer,
-    TrainerConfig,
+    BestScore, CheckpointStore, Cleanup, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig,
+    OptimizerConfig, Outcome, PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, ThreadReplica,
+    TrainError, Trainer, TrainerConfig,
 };
 
 use crate::net::{Net, batch};
@@ -71,7 +71,7 @@ fn evaluate(net: &Net, _: u64, runner: &mut InferenceRunner<'_>) -> Result<Score
     let mut found = [own, batch.frame_lengths.iter().map(|&n| f64::from(n)).sum()];
     others.sum(&mut found).map_err(|error| error.to_string())?;
     let value = found[0] / found[1];
-    Ok(Score { value, all: vec![Measure::number("off", "how far it is off", value)] })
+    Ok(Score { value, tie: 0.0, all: vec![Measure::number("off", "how far it is off", value)] })
 }
 
 fn steps(count: u64) -> RunOptions {
@@ -160,7 +160,7 @@ fn a_plateau_lowers_the_rate_and_then_stops_the_run() {
     };
     // Improves three times and never again.
     let mut validate = |_: &Net, step: u64, _: &mut InferenceRunner<'_>| {
-        Ok(Score { value: if step <= 3 { 1.0 / step as f64 } else { 1.0 }, all: Vec::new() })
+        Ok(Score { value: if step <= 3 { 1.0 / step as f64 } else { 1.0 }, tie: 0.0, all: Vec::new() })
     };
     let mut trainer = trainer(config());
     let store = CheckpointStore::new(folder.path(), 1);
@@ -172,6 +172,42 @@ fn a_plateau_lowers_the_rate_and_then_stops_the_run() {
     let rates: Vec<f64> = events["step"].iter().map(|event| event["rate"].as_f64().unwrap()).collect();
     assert_eq!((rates[4], rates[5], rates[8]), (3e-3, 1.5e-3, 0.75e-3));
     assert_eq!(store.best().unwrap().0.state.step, 3);
+}
+
+#[test]
+fn of_equal_scores_the_lowest_tie_is_the_best() {
+    // Scores and ties of five validations, and the step that is the best.
+    let cases: [([(f64, f64); 5], u64); 5] = [
+        ([(1.0, 3.0), (1.0, 2.0), (1.0, 1.5), (1.0, 1.7), (1.0, 1.6)], 3),
+        ([(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0)], 1),
+        ([(1.0, 1.0), (0.9, 9.0), (0.9, 8.0), (1.0, 0.0), (0.9, 8.5)], 3),
+        ([(1.0, f64::NAN), (1.0, f64::INFINITY), (1.0, 5.0), (1.0, f64::NAN), (1.0, 6.0)], 3),
+        ([(f64::NAN, 0.0), (1.0, 5.0), (f64::NAN, 0.0), (1.0, 4.0), (1.0, 4.0)], 4),
+    ];
+    for (scores, best) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let options = RunOptions { validate_every: Some(1), ..steps(5) };
+        let mut validate = |_: &Net, step: u64, _: &mut InferenceRunner<'_>| {
+            let (value, tie) = scores[step as usize - 1];
+            Ok(Score { value, tie, all: Vec::new() })
+        };
+        let store = CheckpointStore::new(folder.path(), 1);
+        let mut trainer = trainer(config());
+        run_training(&mut trainer, RunState::default(), &store, &options, &mut validate).0.unwrap();
+        let state = store.best().unwrap().0.state;
+        assert_eq!((state.step, state.best_step), (best, Some(best)), "{scores:?}");
+    }
+}
+
+#[test]
+fn best_scores_of_older_checkpoints_are_read() {
+    let state = RunState { best_scores: vec![BestScore { step: 3, value: 0.5, tie: 0.25 }], ..RunState::default() };
+    let mut json = serde_json::to_value(&state).unwrap();
+    assert_eq!(json["best_scores"], serde_json::json!([[3, 0.5, 0.25]]));
+    assert_eq!(serde_json::from_value::<RunState>(json.clone()).unwrap(), state);
+    json["best_scores"] = serde_json::json!([[3, 0.5]]);
+    let older: RunState = serde_json::from_value(json).unwrap();
+    assert_eq!(older.best_scores, [BestScore { step: 3, value: 0.5, tie: 1e300 }]);
 }
 
 /// A disk without space for some paths.
@@ -192,7 +228,8 @@ fn only_a_failed_final_checkpoint_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let store = |full| CheckpointStore::new(folder.path(), 5).with_disk(Full(full));
     // Checkpoints are due after steps 7, 10 (for its score), 17 and 21; that of step 17 does not fit.
-    let mut validate = |_: &Net, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, all: Vec::new() });
+    let mut validate =
+        |_: &Net, _: u64, _: &mut InferenceRunner<'_>| Ok(Score { value: 1.0, tie: 0.0, all: Vec::new() });
     let for_a_while = store(|path| path.contains("step-0000017"));
     let mut first = trainer(config());
     let (outcome, events) = run_training(&mut first, RunState::default(), &for_a_while, &steps(21), &mut validate);

@@ -174,7 +174,7 @@ fn times_with(culprit: Culprit) -> (TimeShares, f64) {
     };
     let mut validate = |_: &Slow, _: u64, _: &mut InferenceRunner<'_>| {
         delay_if(Culprit::Validation);
-        Ok(Score { value: 1.0, all: Vec::new() })
+        Ok(Score { value: 1.0, tie: 0.0, all: Vec::new() })
     };
     let limits = Limits { steps: Some(steps), ..Limits::default() };
     // A validation keeps its checkpoint, so it writes one.

@@ -184,7 +184,7 @@ fn evaluate(setup: &StormSetup, net: &Net, runner: &mut InferenceRunner<'_>) -> 
     };
     let sum: f64 = runner.run(&batch, work).map_err(|error| error.to_string())?.iter().sum();
     let frames: f64 = batch.frame_lengths.iter().map(|&n| f64::from(n)).sum();
-    Ok(Score { value: sum / frames, all: vec![Measure::number("off", "how far it is off", sum / frames)] })
+    Ok(Score { value: sum / frames, tie: 0.0, all: vec![Measure::number("off", "how far it is off", sum / frames)] })
 }
 
 /// Trains for a whole run that starts with the limits of `governor`, and returns the results. `observe` receives every
