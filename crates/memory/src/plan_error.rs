@@ -164,10 +164,12 @@ impl PlanError {
             Self::NothingFits { remedy: Some(remedy), .. } => Some(remedy.to_string()),
             Self::NothingFits { smaller: Some(name), .. } => Some(format!("use the model of {name}")),
             Self::NothingFits { share: Some(share), .. } => {
-                let percent = share * 100.0;
-                Some(format!(
-                    "use a model of fewer layers or a smaller width, with less than {percent:.0} % of the parameters"
-                ))
+                let percent = (share * 100.0).floor();
+                let smaller = "use a model of fewer layers or a smaller width";
+                Some(match percent < 99.0 {
+                    true => format!("{smaller}, with at most {percent:.0} % of the parameters"),
+                    false => smaller.into(),
+                })
             }
             _ => None,
         }

@@ -43,9 +43,9 @@ pub(crate) struct AlignArgs {
     /// named on standard error. A model that has learned little needs a lower one.
     #[arg(long, value_name = "SCORE", default_value_t = -4.0, value_parser = finite_number, allow_negative_numbers = true)]
     min_score: f64,
-    /// Format of the result: text, json, srt, vtt, ctm or textgrid.
-    #[arg(long, value_name = "FORMAT", default_value = "json")]
-    format: TranscriptFormat,
+    /// Format of the result: text, json, srt, vtt, ctm or textgrid. Default: by the name of --out, otherwise json.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<TranscriptFormat>,
     /// File for the result. Default: standard output.
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
@@ -60,7 +60,8 @@ pub(crate) struct AlignArgs {
 /// Aligns the text and writes the words with their times.
 pub(crate) fn align(args: &AlignArgs) -> Result<ExitCode, Failure> {
     let text = text(args)?;
-    let output = OutputFile::new(&args.out, "--out", args.overwrite)?;
+    let format = format_of(args);
+    let output = OutputFile::new(&args.out, "--out", args.overwrite, &[format.extension()])?;
     let reader = Reader::load(&args.run, Search::Greedy, &reader::device(&args.backend)?, &Terminal)?;
     let seconds = quick_audio_info(&args.audio).invalid()?.duration.0;
     let progress = Terminal.progress("listening", seconds.is_finite().then_some(seconds as u64));
@@ -87,8 +88,16 @@ pub(crate) fn align(args: &AlignArgs) -> Result<ExitCode, Failure> {
     let is_near = |a: &Word, b: &Word| b.start - a.end < SEGMENT_PAUSE.0;
     let segments = words.chunk_by(is_near).map(|words| Segment::new(words.to_vec())).collect();
     let transcript = Transcript { recording: args.audio.display().to_string(), seconds, language: None, segments };
-    output.write(transcript.write(args.format))?;
+    output.write(transcript.write(format))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the format of the result: as asked for, or by the name of the file.
+fn format_of(args: &AlignArgs) -> TranscriptFormat {
+    let is_named = |format: &TranscriptFormat| {
+        args.out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(format.extension()))
+    };
+    args.format.or_else(|| TranscriptFormat::ALL.into_iter().find(is_named)).unwrap_or(TranscriptFormat::Json)
 }
 
 /// Names the words that the recording does not say.

@@ -1,5 +1,6 @@
 //! The command line: which commands there are. Each command owns its arguments.
 
+mod fitting_help;
 mod hints;
 #[cfg(test)]
 mod pages;
@@ -7,7 +8,7 @@ mod pages;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use plimsoll_core::CountingAllocator;
 use plimsoll_recipes::Failure;
 
@@ -49,6 +50,28 @@ pub(crate) struct Cli {
     /// memory by owner and phase. The variable PLIMSOLL_LOG sets a filter instead, such as `plimsoll_data=debug`.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+/// Returns the command line, with help that lists what each command uses.
+pub(crate) fn command() -> clap::Command {
+    fitting_help::with_fitting_help(Cli::command())
+}
+
+/// Parses the arguments of the program, with its name before them.
+///
+/// # Errors
+/// If they are wrong, or ask for help.
+pub(crate) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let asks_all = |arg: &OsString| arg == fitting_help::HELP_ALL;
+    let (mut command, args) = match args.iter().any(asks_all) {
+        true => {
+            let help = |arg: &OsString| if asks_all(arg) { "--help".into() } else { arg.clone() };
+            (Cli::command(), args.iter().map(help).collect())
+        }
+        false => (command(), args.to_vec()),
+    };
+    let mut matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure while running (doctor, stress, prove: a warning; 2: a failed check); 2 wrong usage, configuration or input, \

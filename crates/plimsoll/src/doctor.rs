@@ -11,10 +11,11 @@ use std::time::Duration;
 use burn::tensor::{Distribution, Tensor};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::{Bytes, CountingAllocator, Precision};
+use plimsoll_core::{CountingAllocator, Precision};
 use plimsoll_monitor::doctor::{Check, DeviceKind, Doctor, DoctorOptions, DoctorProgress, MachineFacts, Outcome};
 use plimsoll_recipes::config::{BackendChoice, ConfigArgs, Loaded, PrecisionChoice, RunConfig};
 use plimsoll_recipes::corpus;
+use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 use tempfile::TempDir;
@@ -25,8 +26,6 @@ use crate::trial::load_trial;
 
 /// Time limit of a check that computes on the device: a GPU compiles its first kernels.
 const ON_THE_DEVICE: Duration = Duration::from_secs(60);
-/// Size of a checkpoint for which the disk is judged if nothing else is known.
-const CHECKPOINT: Bytes = Bytes::mib(512);
 
 /// Version of CubeCL, which keeps the results of tuning for each version.
 const CUBECL: &str = "0.11.3";
@@ -56,7 +55,7 @@ pub(crate) fn doctor(args: &DoctorArgs, memory: &'static CountingAllocator) -> R
     let facts = Arc::new(MachineFacts::read());
     let options = DoctorOptions {
         checkpoint_folder: Some(existing(config.runs_dir.clone())),
-        checkpoint: Some(CHECKPOINT),
+        checkpoint: DemandBuilder::from_config(config.clone()).ok().map(|builder| builder.checkpoint_bytes()),
         cuda_backend: cfg!(feature = "cuda"),
         device: kind(config.device.backend),
         precision: precision(config.training.precision),
@@ -65,7 +64,7 @@ pub(crate) fn doctor(args: &DoctorArgs, memory: &'static CountingAllocator) -> R
     };
     if let Some(path) = &args.bundle {
         // Before the checks, which take a while.
-        OutputFile::new(path, "--bundle", ForceFlag { force: true })?;
+        OutputFile::new(path, "--bundle", ForceFlag { force: true }, &["tar.gz"])?;
     }
     let doctor = own_checks(&config).into_iter().fold(Doctor::for_machine(&facts, &options), Doctor::with);
     // After the check of the device: without one nothing trains.

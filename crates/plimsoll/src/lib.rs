@@ -43,7 +43,6 @@ mod trial;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use plimsoll_core::CountingAllocator;
 
 use plimsoll_recipes::invocation::set_program;
@@ -60,8 +59,9 @@ pub fn program(memory: &'static CountingAllocator) -> ExitCode {
         plimsoll_recipes::cuda_path::set_cuda_path();
     }
     name_program();
+    keep_lines_whole();
     let args: Vec<OsString> = std::env::args_os().map(cli::hyphenated).collect();
-    let cli = match cli::Cli::try_parse_from(&args) {
+    let cli = match cli::parse(&args) {
         Ok(cli) => cli,
         Err(error) => return print_usage(&cli::with_hint(error, &args)),
     };
@@ -97,6 +97,13 @@ fn name_program() {
     if let Some(typed) = std::env::args_os().next().filter(|typed| !typed.is_empty()) {
         set_program(typed.to_string_lossy());
     }
+}
+
+/// Prints messages without line ends of their own: paths and commands in them are copied as they are.
+fn keep_lines_whole() {
+    let handler = || miette::MietteHandlerOpts::new().wrap_lines(false).build();
+    // It fails only where a hook is set already.
+    let _ = miette::set_hook(Box::new(move |_| Box::new(handler())));
 }
 
 /// Iterates over the environment variables with a Unicode name and value. All variables that Plimsoll reads are

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use plimsoll_core::{Bytes, counted, open_text_file};
 use plimsoll_data::{ImportOptions, Manifest};
 use plimsoll_language::{NgramModel, Prediction, Quantization, TrainOptions, TrainProgress, Unit, train_with};
+use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::language::open_model;
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::{Value, json};
@@ -108,7 +109,7 @@ impl LmCommand {
 }
 
 fn run_train(args: &LmTrainArgs) -> Result<(), Failure> {
-    let output = OutputFile::new(&args.out, "--out", args.overwrite)?;
+    let output = OutputFile::new(&args.out, "--out", args.overwrite, &["lm", "arpa"])?;
     let texts = sentences(&args.texts)?;
     let unit = if args.characters { Unit::Characters } else { Unit::Words };
     let options = TrainOptions::new(args.order.get()).with_unit(unit).with_prune(args.prune.clone());
@@ -153,13 +154,23 @@ fn run_perplexity(args: &LmPerplexityArgs) -> Result<(), Failure> {
                 "unknown_words": n_unknown,
             })
         ),
-        false => println!("{perplexity:.2} on {}", counted(count, "sentence")),
+        false => println!("perplexity {perplexity:.2} on {}", counted(count, "sentence")),
     }
     if n_unknown > 0 && !args.json {
         let share = n_unknown as f64 / n_words as f64 * 100.0;
-        println!("{known_perplexity:.2} without {} ({share:.1} %)", counted(n_unknown, "unknown word"));
+        println!("perplexity {known_perplexity:.2} without {} ({share:.1} %)", counted(n_unknown, "unknown word"));
     }
     Ok(())
+}
+
+/// Returns whether a line of a file belongs to a list of utterances: a JSON object, or a table by the name of the file.
+fn is_list(path: &Path, line: &str) -> bool {
+    let is_table = path.extension().is_some_and(|ending| ["csv", "tsv"].iter().any(|table| ending == *table));
+    let start = line.trim_start_matches('\u{feff}').trim_start();
+    is_table
+        || start.starts_with(['{', '['])
+            && serde_json::from_str::<Value>(start).is_ok_and(|value| value.is_object() || value.is_array())
+        || matches!(start.trim_end(), "{" | "[" | "[{")
 }
 
 /// Reads all sentences.
@@ -178,6 +189,12 @@ fn sentences(args: &TextArgs) -> Result<Vec<String>, Failure> {
             if line.contains('\0') {
                 let message = format!("{}, line {}: the text has a zero byte", path.display(), number + 1);
                 return Err(Failure::invalid(message, "the file is no text in UTF-8; `iconv -t UTF-8` converts one"));
+            }
+            if is_list(path, &line) {
+                let message =
+                    format!("{}, line {}: this is a list of utterances, not text", path.display(), number + 1);
+                let data = command(&format!("lm train --data {}", path.display()));
+                return Err(Failure::invalid(message, format!("its texts are read with --data: `{data}`")));
             }
             // A byte order mark is no letter of the first word.
             sentences.push(if number == 0 { line.trim_start_matches('\u{feff}').into() } else { line });

@@ -17,7 +17,7 @@ use plimsoll_monitor::sample::{
     WatchedProcess,
 };
 use plimsoll_monitor::serve::{ServeError, ServeOptions, Server};
-use plimsoll_monitor::terminal::{Update, ViewOptions, run_terminal, screen_text};
+use plimsoll_monitor::terminal::{Update, ViewOptions, page_text, run_terminal};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::{Failure, FailureExt};
@@ -117,7 +117,7 @@ pub(crate) fn monitor(args: &MonitorArgs) -> Result<ExitCode, Failure> {
         watch.wait_for_rates(args.interval);
         match args.json {
             true => println!("{}", json(&watch.view)),
-            false => print!("{}", screen_text(&watch.view, &options(args), PAGE.0, PAGE.1)),
+            false => print!("{}", page_text(&watch.view, &options(args), PAGE.0, PAGE.1)),
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -29,7 +29,7 @@ use plimsoll_recipes::{Failure, FailureExt, with_model};
 #[derive(Debug, Args)]
 pub(crate) struct OptimizeArgs {
     /// File for the changed configuration; with --force it can be the same file.
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long = "out", alias = "output", value_name = "FILE.toml")]
     pub(crate) output: PathBuf,
     /// Whether the file may be overwritten.
     #[command(flatten)]
@@ -56,11 +56,7 @@ pub(crate) fn optimize(args: &OptimizeArgs, meter: &'static CountingAllocator) -
         None => (to_toml(&loaded), Vec::new()),
     };
     let config = loaded.config;
-    let output = OutputFile::new(&args.output, "--output", args.overwrite)?;
-    if args.output.extension().is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|other| ending == *other)) {
-        let message = format!("{} would be read as another format than TOML, which is written", args.output.display());
-        return Err(Failure::invalid(message, "choose an --output that ends in .toml"));
-    }
+    let output = OutputFile::new(&args.output, "--out", args.overwrite, &["toml"])?;
     let builder = DemandBuilder::for_run(config, meter, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let bar = spinner("searching the smallest change that fits");

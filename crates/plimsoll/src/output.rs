@@ -29,6 +29,16 @@ pub(crate) struct OutputFile {
     destination: Destination,
 }
 
+/// Endings of names that stand for a format. A file with other bytes under such a name is opened by the wrong program.
+const FORMATS: [&str; 38] = [
+    "wav", "flac", "mp3", "ogg", "oga", "opus", "m4a", "aac", "wma", "aif", "aiff", "amr", "mp4", "mov", "mkv", "webm",
+    "svg", "png", "jpg", "jpeg", "gif", "pdf", "html", "htm", "json", "jsonl", "csv", "tsv", "txt", "md", "srt", "vtt",
+    "ctm", "textgrid", "toml", "yaml", "yml", "arpa",
+];
+
+/// Endings of the name of a page.
+pub(crate) const HTML: &[&str] = &["html", "htm"];
+
 /// Place where the bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Destination {
@@ -49,11 +59,19 @@ struct WriteError {
 }
 
 impl OutputFile {
-    /// Checks that a file can be written at `path`, which the flag `flag` named. An existing file needs `force`.
+    /// Checks that a file can be written at `path`, which the flag `flag` named. An existing file needs `force`. The first of
+    /// `endings` is the usual ending of the name of such a file.
     ///
     /// # Errors
-    /// If the file exists already, is a folder or a disk, or if its folder does not exist or cannot be written to.
-    pub(crate) fn new(path: &Path, flag: &str, force: ForceFlag) -> Result<Self, Failure> {
+    /// If the file exists already, is a folder or a disk, if its folder does not exist or cannot be written to, or if its name
+    /// has the ending of a format that is not in `endings`.
+    pub(crate) fn new(path: &Path, flag: &str, force: ForceFlag, endings: &[&str]) -> Result<Self, Failure> {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+        if FORMATS.contains(&&*ending) && !endings.iter().any(|own| own.eq_ignore_ascii_case(&ending)) {
+            let message = format!("{} ends in .{ending}, and {flag} writes no such file", path.display());
+            let names: Vec<String> = endings.iter().map(|ending| format!(".{ending}")).collect();
+            return Err(Failure::invalid(message, format!("name a file that ends in {}", names.join(" or "))));
+        }
         let given = path.to_path_buf();
         let destination = destination(path).map_err(|reason| unwritable(path, flag, &reason))?;
         if let Destination::File(file) = &destination {
@@ -192,10 +210,10 @@ mod tests {
     fn existing_file_is_replaced_only_with_force() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
-        OutputFile::new(&path, "--out", ForceFlag::default()).unwrap().write("one").unwrap();
-        let refused = OutputFile::new(&path, "--out", ForceFlag::default()).unwrap_err();
+        OutputFile::new(&path, "--out", ForceFlag::default(), &["txt"]).unwrap().write("one").unwrap();
+        let refused = OutputFile::new(&path, "--out", ForceFlag::default(), &["txt"]).unwrap_err();
         assert!(refused.to_string().contains("exists already"), "{refused}");
-        OutputFile::new(&path, "--out", FORCE).unwrap().write("two").unwrap();
+        OutputFile::new(&path, "--out", FORCE, &["txt"]).unwrap().write("two").unwrap();
         assert_eq!(content(folder.path()), pairs(&[("a.txt", "two")]));
     }
 
@@ -208,7 +226,7 @@ mod tests {
         fs::create_dir(at("dir")).unwrap();
         let before = content(folder.path());
         for name in ["old", "new"] {
-            let file = OutputFile::new(&at(name), "--out", FORCE).unwrap();
+            let file = OutputFile::new(&at(name), "--out", FORCE, &["txt"]).unwrap();
             let failed = file.write_with(|draft| {
                 fs::write(draft, "half").unwrap();
                 Err(Failure::invalid("no", "never"))
@@ -216,7 +234,7 @@ mod tests {
             assert!(failed.is_err(), "{name}");
         }
         for name in ["dir", "missing/file", "old/file", ".."] {
-            assert!(OutputFile::new(&at(name), "--out", FORCE).is_err(), "{name}");
+            assert!(OutputFile::new(&at(name), "--out", FORCE, &["txt"]).is_err(), "{name}");
         }
         assert_eq!(content(folder.path()), before);
     }
@@ -233,7 +251,7 @@ mod tests {
         symlink("/dev/null", at("null")).unwrap();
         for write_by in ["bytes", "path"] {
             let write = |name: &str| {
-                let file = OutputFile::new(&at(name), "--out", FORCE)?;
+                let file = OutputFile::new(&at(name), "--out", FORCE, &["txt"])?;
                 match write_by {
                     "bytes" => file.write("new"),
                     _ => file.write_with(|draft| fs::write(draft, "new").failed()),
@@ -246,6 +264,23 @@ mod tests {
         assert_eq!(fs::read_to_string(at("file")).unwrap(), "new");
         assert!(["link", "dangling", "null"].iter().all(|name| at(name).is_symlink()));
         assert_eq!(content(folder.path()).len(), 4);
+    }
+
+    #[test]
+    fn a_name_of_another_format_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = |name: &str, endings: &[&str]| OutputFile::new(&folder.path().join(name), "--out", FORCE, endings);
+        for format in FORMATS {
+            let upper = format.to_uppercase();
+            for name in [format!("a.{format}"), format!("a.{upper}"), format!("a.b.{format}")] {
+                assert!(made(&name, &[format]).is_ok(), "{name}");
+                let refused = made(&name, &["part"]).unwrap_err().to_string();
+                assert!(refused.contains(&format!("ends in .{format}")), "{refused}");
+            }
+        }
+        for name in ["a", "a.1", "take.final", ".hidden", "wav", "a.wav.part"] {
+            assert!(made(name, &["flac"]).is_ok(), "{name}");
+        }
     }
 
     #[test]

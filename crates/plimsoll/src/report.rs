@@ -10,7 +10,7 @@ use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::invocation::command;
 
 use crate::environment;
-use crate::output::{ForceFlag, OutputFile};
+use crate::output::{ForceFlag, HTML, OutputFile};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -47,10 +47,10 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
         // A report has no content of its own, so its usual file may be replaced.
         None => (runs[0].report.folder.join("report.html"), ForceFlag { force: true }),
     };
-    let file = OutputFile::new(&path, "--out", force)?;
+    let file = OutputFile::new(&path, "--out", force, HTML)?;
     file.write(ReportPage::new(&runs).to_html())?;
     if path.as_os_str() != "-" {
-        eprintln!("a browser shows the report in {}", file.path().display());
+        eprintln!("the report is in {}; open it in a browser", file.path().display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -107,11 +107,12 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     let reader = load(args)?;
     let bar = reading_bar(files.len());
     let mut unreadable = 0;
+    let mut without_words = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        let is_read = match (format, outputs.get(index)) {
+        let has_words = match (format, outputs.get(index)) {
             (Some(format), Some(output)) => {
                 // A recording that cannot be read leaves no file.
-                let mut read = Ok(());
+                let mut read = Ok(true);
                 let written = output.write_with(|path| {
                     let mut to = BufWriter::new(File::create(path).failed()?);
                     read = write_transcript(file, &reader, format, &mut |text| to.write_all(text.as_bytes()));
@@ -131,13 +132,24 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
             (None, _) => {
                 let found = text_of(file, &reader);
                 bar.suspend(|| print_result(file, &found, args.json, files.len() == 1));
-                found.is_ok()
+                found.ok().map(|(text, _)| !text.trim().is_empty())
             }
         };
-        unreadable += usize::from(!is_read);
+        match has_words {
+            None => unreadable += 1,
+            Some(false) => without_words.push(file),
+            Some(true) => {}
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if let Some(first) = without_words.first() {
+        let place = match files.len() {
+            1 => first.display().to_string(),
+            all => format!("{} of {all} recordings, such as {}", without_words.len(), first.display()),
+        };
+        note_no_words(&place, &args.run);
+    }
     Ok(if unreadable == 0 { ExitCode::SUCCESS } else { ExitCode::from(ConfigError::EXIT_CODE) })
 }
 
@@ -149,13 +161,21 @@ fn load(args: &TranscribeArgs) -> Result<Reader, Failure> {
     reader.with_language(&search.language(&args.run))
 }
 
-/// Prints why a recording cannot be read; false then. An error of writing ends the command.
-fn report(file: &Path, read: Result<(), ReadError>, written: Result<(), Failure>) -> Result<bool, Failure> {
+/// Prints a note that no words were found in `place`, with what is known of the model in the folder `run`.
+fn note_no_words(place: &str, run: &Path) {
+    let known = Reader::held_out_error(run);
+    let known = known.map(|error| format!("; of held-out utterances, this model has {:.0} % CER", error * 100.0));
+    eprintln!("note: no words found in {place}{}", known.unwrap_or_default());
+}
+
+/// Returns whether words were found in a recording. Prints why it cannot be read; `None` then. An error of writing ends the
+/// command.
+fn report(file: &Path, read: Result<bool, ReadError>, written: Result<(), Failure>) -> Result<Option<bool>, Failure> {
     match read {
-        Ok(()) => written.map(|()| true),
+        Ok(has_words) => written.map(|()| Some(has_words)),
         Err(ReadError::Audio(error)) => {
             eprintln!("error: {}: {}", file.display(), error_chain(&error));
-            Ok(false)
+            Ok(None)
         }
         Err(ReadError::Written(error)) => Err(error),
     }
@@ -186,7 +206,8 @@ fn outputs(
             let message = format!("two recordings are named `{name}`");
             return Err(Failure::invalid(message, "transcribe them into different folders"));
         }
-        OutputFile::new(&folder.join(format!("{name}.{}", format.extension())), "--out-dir", args.overwrite)
+        let ending = format.extension();
+        OutputFile::new(&folder.join(format!("{name}.{ending}")), "--out-dir", args.overwrite, &[ending])
     };
     files.iter().map(output).collect()
 }
@@ -215,20 +236,25 @@ fn segments(
     Ok(Samples(count).at(reader.sample_rate()).0)
 }
 
-/// Transcribes a recording, and hands what can be written to `write` at once.
+/// Transcribes a recording, and hands what can be written to `write` at once. Returns whether words were found.
 fn write_transcript(
     file: &Path,
     reader: &Reader,
     format: TranscriptFormat,
     write: &mut dyn FnMut(&str) -> std::io::Result<()>,
-) -> Result<(), ReadError> {
+) -> Result<bool, ReadError> {
     let audio = AudioStream::open(file, reader.sample_rate()).map_err(ReadError::Audio)?;
     let seconds = audio.length().map_or(0.0, |length| length.0);
     let mut writer = TranscriptWriter::new(format, file.display().to_string(), seconds);
     let mut write = |text: String| write(&text).failed().map_err(ReadError::Written);
     write(writer.begin())?;
-    segments(audio, reader, &mut |segment| write(writer.push(segment)))?;
-    write(writer.finish())
+    let mut has_words = false;
+    segments(audio, reader, &mut |segment| {
+        has_words |= !segment.text.trim().is_empty();
+        write(writer.push(segment))
+    })?;
+    write(writer.finish())?;
+    Ok(has_words)
 }
 
 /// Transcribes a recording into one line. Returns its length in seconds, too.

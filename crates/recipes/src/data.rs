@@ -26,7 +26,7 @@ use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::tokenizer;
-use selection::{TokenCount, nothing_left, read, select};
+use selection::{TokenCount, accept, nothing_left, read, select};
 
 pub use selection::{CtcFrames, ctc_tokenizer, limits, report_flaws};
 
@@ -222,6 +222,7 @@ impl Divided {
         let frames = CtcFrames::new(config, log_mel);
         let output_frames = |length| frames.count(length);
         let limits = Limits { tokenizer: Some(tokenizer), ..limits(config, &output_frames) };
+        let before: usize = self.left_out.values().sum();
         for side in [&mut self.training, &mut self.validation] {
             let selection = Selection::new(std::mem::take(side), &limits);
             add_counts(&mut self.left_out, selection.counts());
@@ -230,7 +231,9 @@ impl Divided {
         if self.training.is_empty() || self.validation.is_empty() {
             return Err(nothing_left("the corpus", &self.left_out));
         }
-        Ok(())
+        let (kept, after) = (self.training.len() + self.validation.len(), self.left_out.values().sum::<usize>());
+        let corpus = config.data.manifest.as_ref().map_or("the corpus".into(), |path| path.display().to_string());
+        accept(&corpus, (after - before, after - before + kept), &self.left_out, config)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_audio::LogMel;
-use plimsoll_core::{BatchShape, Bytes, CountingAllocator, Grid};
+use plimsoll_core::{BatchShape, Bytes, CountingAllocator, Grid, StateForm};
 use plimsoll_data::SampleMeta;
 use plimsoll_memory::{
     Demand, MemoryModel, Plan, PlanError, PlanOptions, Speed, StepMemory, TraceError, Traceable, Traces, does_not_fit,
@@ -180,6 +180,18 @@ impl DemandBuilder {
     fn with_outside_model(self, outside_model: Bytes) -> Self {
         let host = Shares { outside_model, ..self.host };
         self.with_host(host)
+    }
+
+    /// Computes the size of a checkpoint: weights, state of the optimizer, and the averaged weights if there are any.
+    pub fn checkpoint_bytes(&self) -> Bytes {
+        let parameters = self.model.parameters();
+        let form = match mapping::optimizer_state(&self.config) {
+            StateForm::Host => StateForm::Full,
+            form => form,
+        };
+        let copies = 1 + u64::from(self.config.training.ema_decay.is_some());
+        let weights = copies * parameters * size_of::<f32>() as u64;
+        Bytes(weights) + mapping::optimizer(&self.config).state_bytes(form, parameters)
     }
 
     /// Returns how a run on `target` shares the memory of its budget.

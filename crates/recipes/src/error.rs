@@ -49,6 +49,11 @@ impl Failure {
         }
     }
 
+    /// Makes a failure of the kind [`FailureKind::Failed`]. `help` states where to look.
+    pub fn failed(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { kind: FailureKind::Failed, ..Self::invalid(message, help) }
+    }
+
     /// Makes a failure of the kind [`FailureKind::Failed`], which needs no other request to be mended.
     pub(crate) fn stopped(message: impl Into<String>) -> Self {
         let message = Message { message: message.into(), help: None };

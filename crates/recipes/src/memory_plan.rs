@@ -1,7 +1,5 @@
 //! The memory that a run is expected to need, as its plan holds it.
 
-use std::fmt;
-
 use plimsoll_core::{BatchShape, Bytes};
 use plimsoll_memory::{BucketPlan, Plan};
 use plimsoll_train::PlannedLimit;
@@ -84,14 +82,19 @@ impl MemoryPlan {
     }
 }
 
-impl fmt::Display for MemoryPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl MemoryPlan {
+    /// Describes the plan for people, for a run that computes `lanes` micro-batches at the same time.
+    pub fn text(&self, lanes: usize) -> String {
         let fewest = self.plan.buckets.iter().min_by_key(|bucket| bucket.micro_batch);
-        let count = fewest.map_or(1, |bucket| bucket.accumulation);
-        let cut = if count > 1 { format!(", the longest batches in {count} micro-batches") } else { String::new() };
+        let count = fewest.map_or(1, |bucket| bucket.accumulation) as usize;
+        // Micro-batches of the same time are one computation.
+        let cut = match count > lanes.max(1) {
+            true => format!(", the longest batches in {count} micro-batches"),
+            false => String::new(),
+        };
         match self.budget {
-            Some(budget) => write!(f, "about {} of at most {budget}{cut}", self.peak()),
-            None => write!(f, "about {}{cut}", self.peak()),
+            Some(budget) => format!("about {} of at most {budget}{cut}", self.peak()),
+            None => format!("about {}{cut}", self.peak()),
         }
     }
 }

@@ -259,6 +259,9 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (data, training, model) = (&self.data, &self.training, &self.model);
         let batch = match self.config.effective_utterances() {
+            Some(utterances) if utterances as usize >= data.training_utterances => {
+                format!("all {}", counted(data.training_utterances, "utterance"))
+            }
             Some(utterances) => counted(utterances, "utterance"),
             None => format!("{} of audio", self.config.data.batch_seconds.unwrap_or_default()),
         };
@@ -282,7 +285,7 @@ impl fmt::Display for RunPlan {
             lines.push(("together", format!("{} replicas, each with its part of every batch", training.replicas)));
         }
         if let Some(memory) = &self.memory {
-            lines.push(("memory", memory.to_string()));
+            lines.push(("memory", memory.text(training.lanes)));
         }
         for (reason, count) in &data.left_out {
             lines.push(("left out", format!("{}: {reason}", counted(count, "utterance"))));

@@ -8,7 +8,7 @@ use plimsoll_data::utterances::Utterances;
 use plimsoll_data::{ImportError, ImportOptions, Manifest, ManifestError};
 use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
 
-use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice};
+use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice, nearest_word};
 use crate::error::{Failure, FailureExt};
 
 /// Reads the corpus at `path`, and normalizes its texts with [`text_normalizer`].
@@ -30,11 +30,25 @@ fn unreadable(error: ManifestError) -> Failure {
             let help = format!("its audio files are found from {0}: --set data.audio_root={0}", folder.display());
             Failure::invalid(error_chain(&error), help)
         }
-        ManifestError::Import(ImportError::NotFound(_)) => {
-            let help = "`--data PATH` names the place of a corpus; a run goes on with one that was moved";
-            Failure::invalid(error_chain(&error), help)
-        }
+        ManifestError::Import(ImportError::NotFound(path)) => Failure::invalid(error_chain(&error), place_of(path)),
         _ => Err::<(), _>(error).invalid().expect_err("it is an error"),
+    }
+}
+
+/// Returns what is there where `path` is not: the nearest name in its folder, or the first folder that does not exist.
+fn place_of(path: &Path) -> String {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = "`--data PATH` names the place of a corpus";
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+        let missing = path.ancestors().skip(1).take_while(is_missing).last().unwrap_or(folder);
+        return format!("there is no folder {}; {place}", missing.display());
+    };
+    let names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let wanted = path.file_name().unwrap_or_default().to_string_lossy();
+    match nearest_word(&wanted, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {}?", folder.join(near).display()),
+        None => format!("check the path; {place}"),
     }
 }
 

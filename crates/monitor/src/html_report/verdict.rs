@@ -1,6 +1,6 @@
 //! The first lines of a page: how each run stands, and where its time went.
 
-use plimsoll_core::{Bytes, Measure, Seconds, TimeOwner};
+use plimsoll_core::{Bytes, Measure, Seconds, TimeOwner, counted};
 
 use super::detail::Detail;
 use super::html::{clipped, number, percent, table};
@@ -125,15 +125,21 @@ fn sentence(run: &RunData, numbers: &RunNumbers, detail: &Detail) -> String {
     };
     let badge = format!("<span class=\"badge {class}\">{}</span>", run.report.status);
     let mut text = format!("<b>{name}</b> {badge} at step {}", steps(run));
+    // First how good the model is, then whether it will get better, then where the time went.
+    if let Some(score) = numbers.scores.first() {
+        let held_out = run.summary.as_ref().map(|summary| summary.held_out).filter(|count| *count > 0);
+        let of = held_out.map_or(String::new(), |count| format!(" on {}", counted(count, "held-out utterance")));
+        let at = numbers.best_step.map_or(String::new(), |step| format!(" (step {step})"));
+        let value = score.formatted_value().replace(' ', "\u{a0}");
+        text += &format!(". Best {}: <b>{}</b>{of}{at}", clipped(&score.label, 60), value);
+    }
+    if let Some(overfitting) = run.report.history.overfitting() {
+        text += &format!(". <b>Attention</b>: {overfitting}");
+    }
     text += &match owners(numbers) {
         owners if owners.is_empty() => ". The record holds no times".into(),
         owners => format!(". Where its {} went: {owners}", Seconds(numbers.total_seconds)),
     };
-    if let Some(score) = numbers.scores.first() {
-        let at = numbers.best_step.map_or(String::new(), |step| format!(" (step {step})"));
-        let value = score.formatted_value().replace(' ', "\u{a0}");
-        text += &format!(". Best {}: <b>{}</b>{at}", clipped(&score.label, 60), value);
-    }
     text + "."
 }
 

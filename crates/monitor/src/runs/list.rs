@@ -1,14 +1,14 @@
 //! Table of runs, one run per line.
 
 use super::report::RunReport;
-use super::table::{Align, loss, or_unknown, scores, table};
+use super::table::{Align, loss, or_unknown, table};
 
-const TITLES: [&str; 12] =
-    ["run", "state", "task", "step", "epoch", "loss", "audio/s", "peak", "waited", "started (UTC)", "best", "device"];
+const TITLES: [&str; 9] = ["run", "state", "task", "step", "loss", "audio/s", "peak", "started (UTC)", "best"];
 /// Indices of the text columns, which are aligned to the left. The other columns are numbers.
-const TEXT: [usize; 6] = [0, 1, 2, 9, 10, 11];
+const TEXT: [usize; 5] = [0, 1, 2, 7, 8];
 
-/// Formats the runs as a table, one run per line.
+/// Formats the runs as a table, one run per line, with what tells them apart. The best score is the one by which the best
+/// model is chosen.
 pub fn run_table(reports: &[RunReport]) -> String {
     if reports.is_empty() {
         return "no runs here\n".into();
@@ -25,13 +25,10 @@ fn row(report: &RunReport) -> Vec<String> {
         status.to_string(),
         or_unknown(setup.task.as_ref()),
         report.steps_text(),
-        history.epochs.to_string(),
         loss(history.losses.last()),
         report.speed_text(),
         report.peak_text(),
-        report.waiting_text(),
         or_unknown(history.started),
-        scores(report.scores()),
-        or_unknown(setup.device.as_ref()),
+        or_unknown(report.scores().first()),
     ]
 }

@@ -16,6 +16,9 @@ impl fmt::Display for RunReport {
         page += &indented(&table(&facts(self), |_| Align::Left));
         page += &curve(&self.history.losses);
         page += &validations(&self.history.validations);
+        if let Some(overfitting) = self.history.overfitting() {
+            write!(page, "\nAttention\n  {overfitting}\n")?;
+        }
         if !self.final_scores.is_empty() {
             write!(page, "\nThe best model at the end\n  {}\n", scores(&self.final_scores))?;
         }

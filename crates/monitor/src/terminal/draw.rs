@@ -44,11 +44,21 @@ pub fn draw(frame: &mut Frame<'_>, run: &RunView, options: &ViewOptions) {
 /// assert!(text.starts_with("toy  waiting for the first event\n"));
 /// ```
 pub fn screen_text(run: &RunView, options: &ViewOptions, width: u16, height: u16) -> String {
+    rows_text(run, options, (width, height), height)
+}
+
+/// Draws a run state as [`screen_text`] does, without the line of keys: a page to print, which has no keys.
+pub fn page_text(run: &RunView, options: &ViewOptions, width: u16, height: u16) -> String {
+    rows_text(run, options, (width, height), height.saturating_sub(1))
+}
+
+/// Draws a run state, and returns its first rows.
+fn rows_text(run: &RunView, options: &ViewOptions, (width, height): (u16, u16), rows: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     render(&mut buffer, area, run, &ViewOptions { no_color: true, ..options.clone() });
     let row = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-    let text: String = (0..height).map(|y| row(y).trim_end().to_string() + "\n").collect();
+    let text: String = (0..rows).map(|y| row(y).trim_end().to_string() + "\n").collect();
     text.trim_end().to_string() + "\n"
 }
 

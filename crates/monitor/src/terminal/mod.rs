@@ -16,7 +16,7 @@ mod style;
 #[cfg(test)]
 mod tests;
 
-pub use draw::{draw, screen_text};
+pub use draw::{draw, page_text, screen_text};
 pub use event_loop::{Update, run_terminal};
 pub use guard::restore_terminal;
 pub use options::ViewOptions;

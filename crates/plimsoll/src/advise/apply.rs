@@ -26,15 +26,11 @@ impl Destination {
     pub(super) fn new(args: &AdviseArgs) -> Result<Self, Failure> {
         let is_of_run = args.trial.run.is_some();
         let (path, flag, force) = match (&args.output, args.apply) {
-            (Some(path), _) if !is_toml(path) && path.as_os_str() != "-" => {
-                let message = format!("--output writes TOML, and {} has another ending", path.display());
-                return Err(Failure::invalid(message, "name a file that ends in .toml"));
-            }
-            (Some(path), _) => (path.clone(), "--output", args.force),
+            (Some(path), _) => (path.clone(), "--out", args.force),
             (None, false) => return Ok(Self { file: None, is_of_run }),
             (None, true) => (edited_file(args)?, "--apply", ForceFlag { force: true }),
         };
-        OutputFile::new(&path, flag, force).map(|file| Self { file: Some(file), is_of_run })
+        OutputFile::new(&path, flag, force, &["toml"]).map(|file| Self { file: Some(file), is_of_run })
     }
 
     /// Writes the configuration of `flags` with the changes of `findings`.
@@ -71,7 +67,7 @@ fn without_name(text: &str) -> String {
 /// Returns the configuration file that `--apply` changes.
 fn edited_file(args: &AdviseArgs) -> Result<PathBuf, Failure> {
     let Some(path) = args.trial.config.config.clone() else {
-        let help = "--output FILE.toml writes the changed configuration of a run to a file of its own";
+        let help = "--out FILE.toml writes the changed configuration of a run to a file of its own";
         return Err(Failure::invalid("--apply needs the file to change: --config FILE.toml", help));
     };
     if is_toml(&path) {
@@ -79,7 +75,7 @@ fn edited_file(args: &AdviseArgs) -> Result<PathBuf, Failure> {
     }
     let print = command("config print --config FILE");
     let message = format!("{} is not a TOML file; --apply changes only those", path.display());
-    Err(Failure::invalid(message, format!("--output writes another file; `{print}` writes any configuration as TOML")))
+    Err(Failure::invalid(message, format!("--out writes another file; `{print}` writes any configuration as TOML")))
 }
 
 fn is_toml(path: &Path) -> bool {

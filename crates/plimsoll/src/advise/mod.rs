@@ -30,7 +30,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, requires = "config", conflicts_with = "output")]
     apply: bool,
     /// Write the changed configuration to this file instead.
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long = "out", alias = "output", value_name = "FILE.toml")]
     output: Option<PathBuf>,
     /// The flag `--force`.
     #[command(flatten)]

@@ -3,9 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory};
-
-use super::Cli;
+use clap::Command;
 
 /// Columns of the help texts on the pages.
 const WIDTH: usize = 100;
@@ -17,7 +15,7 @@ fn root() -> PathBuf {
 
 /// Lists the commands of the program in the order of its help, without `help` itself.
 fn commands() -> Vec<Command> {
-    let mut program = Cli::command().term_width(WIDTH);
+    let mut program = super::command().term_width(WIDTH);
     program.build();
     program.get_subcommands().filter(|command| command.get_name() != "help").cloned().collect()
 }

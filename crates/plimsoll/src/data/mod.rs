@@ -26,7 +26,7 @@ use args::{CheckArgs, CorpusArgs, ImportArgs, StatsArgs};
 use report::Report;
 
 use crate::environment;
-use crate::output::{ForceFlag, OutputFile};
+use crate::output::{ForceFlag, HTML, OutputFile};
 use plimsoll_recipes::config::{RunConfig, Task, TooLongChoice, load};
 use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
 use plimsoll_recipes::invocation::command;
@@ -168,7 +168,7 @@ fn check_corpus(
 /// Writes the usable utterances of a corpus as a list.
 fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let config = load_rules(&args.config, environment())?.config;
-    let out = OutputFile::new(&args.out, "--out", args.overwrite)?;
+    let out = OutputFile::new(&args.out, "--out", args.overwrite, &["jsonl", "json"])?;
     let corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), None, true)?;
     let corpus = corpus.without_unlistable(folder_of(&args.out));
     let (report, checked) = (corpus.report(), corpus.checked);
@@ -230,7 +230,7 @@ fn accept(unreadable_share: f64, config: &RunConfig) -> Result<(), Failure> {
 
 /// Checks the file for the page that `--page` named, if it named one.
 fn page_file(path: Option<&Path>, overwrite: ForceFlag) -> Result<Option<OutputFile>, Failure> {
-    path.map(|path| OutputFile::new(path, "--page", overwrite)).transpose()
+    path.map(|path| OutputFile::new(path, "--page", overwrite, HTML)).transpose()
 }
 
 /// Writes the page on a corpus, if there is a file for it.

@@ -5,11 +5,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{Seconds, counted};
-use plimsoll_data::{Checked, CorpusStats, Format, Spread};
+use plimsoll_data::{Bin, Checked, CorpusStats, Format, Spread};
 use serde::Serialize;
 
 /// Number of unusable utterances of each kind that are listed without --all.
 const LISTED: usize = 3;
+/// Fewest utterances of which a histogram is drawn.
+const HISTOGRAM_MIN: usize = 20;
+/// Most rows of a histogram.
+const ROWS: usize = 12;
 /// Number of characters of the longest bar of a histogram.
 const BAR: f64 = 40.0;
 /// Maximum number of characters of the texts that are listed, the most frequent first.
@@ -146,14 +150,26 @@ fn spread(name: &str, spread: &Spread, with_bins: bool) -> String {
     let mut text = format!(
         "{name}: {least:.1} to {most:.1}, mean {mean:.1}, median {median:.1}, 10th to 90th percentile {tenth:.1} to {ninetieth:.1}\n"
     );
+    // Of a few values, each would be a row of its own.
+    let is_drawn = with_bins && bins.iter().map(|bin| bin.count).sum::<usize>() >= HISTOGRAM_MIN;
+    let bins = joined(bins, ROWS);
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);
-    for (index, bin) in bins.iter().enumerate().filter(|_| with_bins) {
+    for (index, bin) in bins.iter().enumerate().filter(|_| is_drawn) {
         let open = index + 1 == bins.len() && *most >= bin.to;
         let to = if open { "more".into() } else { number(bin.to) };
         let length = (bin.count as f64 / largest as f64 * BAR).ceil() as usize;
         let _ = writeln!(text, "  {:>6} to {to:<6} {:<40} {}", number(bin.from), "█".repeat(length), bin.count);
     }
     text
+}
+
+/// Joins neighbors of `bins`, so that there are at most `most`.
+fn joined(bins: &[Bin], most: usize) -> Vec<Bin> {
+    let join = |bins: &[Bin]| {
+        let count = bins.iter().map(|bin| bin.count).sum();
+        Bin { from: bins[0].from, to: bins[bins.len() - 1].to, count }
+    };
+    bins.chunks(bins.len().div_ceil(most).max(1)).map(join).collect()
 }
 
 /// Formats `value` with at most three digits after the point.

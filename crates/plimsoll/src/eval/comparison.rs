@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_text::score::{self, Change, Comparison, Difference, ReportOptions, ResampleUnit};
+use plimsoll_text::score::{self, Change, Comparison, Difference, ReportOptions};
 
+use super::details::{DRAWN_MIN, drawn};
 use super::report::Report;
 
 /// Compares two reports on the same utterances.
@@ -18,20 +19,21 @@ pub(super) fn compare(first: &Report, second: &Report) -> Result<Comparison, Fai
 
 /// Formats a comparison as text, with the `count` utterances that changed most.
 pub(super) fn summary(comparison: &Comparison, first: &Path, second: &Path, count: usize) -> String {
-    let drawn = match comparison.resampled {
-        ResampleUnit::Speakers => "speakers",
-        ResampleUnit::Utterances => "utterances",
-    };
+    let is_certain = comparison.drawn >= DRAWN_MIN;
+    let drawn = drawn(comparison.drawn, comparison.resampled);
     let (a, b) = (first.display(), second.display());
-    let mut text = format!("{a} (A) beside {b} (B), 95 % intervals drawn over {drawn}\n");
+    let mut text = match is_certain {
+        true => format!("{a} (A) beside {b} (B), 95 % intervals drawn over {drawn}\n"),
+        false => format!("{a} (A) beside {b} (B), no interval over so few: {drawn}\n"),
+    };
     for (name, difference) in [("CER", &comparison.characters), ("WER", &comparison.words)] {
         let Difference { a, b, difference, low, high, a_better } = difference;
         let [a, b, difference, low, high] = [a.rate, b.rate, *difference, *low, *high].map(|rate| rate * 100.0);
-        let _ = writeln!(
-            text,
-            "  {name}  A {a:.2} %, B {b:.2} %: {difference:+.2} points, {low:+.2} to {high:+.2}; {}",
-            verdict(low, high, *a_better)
-        );
+        let interval = match is_certain {
+            true => format!(", {low:+.2} to {high:+.2}; {}", verdict(low, high, *a_better)),
+            false => String::new(),
+        };
+        let _ = writeln!(text, "  {name}  A {a:.2} %, B {b:.2} %: {difference:+.2} points{interval}");
     }
     for Change { id, reference, a, b, a_errors, b_errors } in comparison.changes.iter().take(count) {
         let _ = writeln!(text, "  {id}: {a_errors} wrong words in A, {b_errors} in B");

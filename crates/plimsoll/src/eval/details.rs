@@ -5,21 +5,23 @@ use std::fmt::Write;
 use plimsoll_core::counted;
 use plimsoll_text::score::{Confusion, ErrorReport, Group, Interval, Ranked, ResampleUnit};
 
+/// Fewest speakers or utterances over which an interval is drawn. All sets that are drawn over one are equal.
+pub(super) const DRAWN_MIN: usize = 5;
 /// Largest number of rows of each list.
 const ROWS: usize = 10;
 
 /// Formats the details as text.
 pub(super) fn summary(report: &ErrorReport) -> String {
-    let drawn = match report.resampled {
-        ResampleUnit::Speakers => "speakers",
-        ResampleUnit::Utterances => "utterances",
-    };
     let percent = |interval: &Interval| format!("{:.2} to {:.2} %", interval.low * 100.0, interval.high * 100.0);
-    let mut text = format!(
-        "95 % intervals, drawn over {drawn}: CER {}, WER {}\n",
-        percent(&report.characters),
-        percent(&report.words)
-    );
+    let drawn = drawn(report.drawn, report.resampled);
+    let mut text = match report.drawn < DRAWN_MIN {
+        true => format!("no interval over so few: {drawn}\n"),
+        false => format!(
+            "95 % intervals, drawn over {drawn}: CER {}, WER {}\n",
+            percent(&report.characters),
+            percent(&report.words)
+        ),
+    };
     groups(&mut text, "by speaker", &report.speakers);
     groups(&mut text, "by length", &report.lengths);
     confusions(&mut text, "confused words", &report.confused_words);
@@ -27,6 +29,17 @@ pub(super) fn summary(report: &ErrorReport) -> String {
     ranked(&mut text, "left out", &report.deleted_words);
     ranked(&mut text, "added", &report.inserted_words);
     text
+}
+
+/// Names what sets are drawn from, with its number.
+pub(super) fn drawn(count: usize, unit: ResampleUnit) -> String {
+    counted(
+        count,
+        match unit {
+            ResampleUnit::Speakers => "speaker",
+            ResampleUnit::Utterances => "utterance",
+        },
+    )
 }
 
 fn groups(text: &mut String, title: &str, groups: &[Group]) {

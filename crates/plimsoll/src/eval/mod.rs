@@ -90,7 +90,7 @@ pub(crate) struct EvalArgs {
 impl EvalArgs {
     /// Checks the file for the table, if there is to be one.
     fn table_file(&self) -> Result<Option<OutputFile>, Failure> {
-        self.table.as_deref().map(|path| OutputFile::new(path, "--table", self.overwrite)).transpose()
+        self.table.as_deref().map(|path| OutputFile::new(path, "--table", self.overwrite, &["tsv", "txt"])).transpose()
     }
 }
 
@@ -128,7 +128,7 @@ fn prepare_folder<'a>(args: &EvalArgs, ids: impl Iterator<Item = &'a str>) -> Re
         Failure::invalid(format!("cannot make {}: {error}", folder.display()), "`--out-dir` takes a folder")
     })?;
     for id in ids {
-        OutputFile::new(&folder.join(sound_file(id)), "--out-dir", args.overwrite)?;
+        OutputFile::new(&folder.join(sound_file(id)), "--out-dir", args.overwrite, &["wav"])?;
     }
     Ok(())
 }

@@ -39,6 +39,8 @@ struct Report {
     utterances: usize,
     /// Share of utterances at which the synthesizer predicted a stop, from 0 to 1.
     stopped: f64,
+    /// Whether the synthesizer decides when speech ends; another one always stops.
+    decides_end: bool,
     /// Mean relative error of the length of the synthesized speech.
     off_length: f64,
     /// Mean distance of the synthesized from the true log-mels, after warping in time.
@@ -134,6 +136,7 @@ fn synthesize(
     }
     bar.finish_and_clear();
     report.utterances = evaluation.utterances.len();
+    report.decides_end = pipeline.model().decides_end();
     (report.stopped, report.off_length, report.distance) =
         (evaluation.stopped_share(), evaluation.length_error(), evaluation.mean_distance());
     Ok(report)
@@ -147,6 +150,7 @@ impl Report {
             scored: Vec::new(),
             utterances: 0,
             stopped: 0.0,
+            decides_end: true,
             off_length: 0.0,
             distance: 0.0,
             cut_off: Vec::new(),
@@ -177,7 +181,8 @@ impl Report {
             self.cut_off.push(name.clone());
         }
         if let Some(folder) = &args.out_dir {
-            let file = OutputFile::new(&folder.join(sound_file(&name)), "--out-dir", ForceFlag { force: true })?;
+            let file =
+                OutputFile::new(&folder.join(sound_file(&name)), "--out-dir", ForceFlag { force: true }, &["wav"])?;
             file.write(wav_bytes(&samples, pipeline.sample_rate()))?;
         }
         if let Some(judge) = judge {
@@ -239,7 +244,9 @@ impl Report {
             let _ =
                 writeln!(text, "  CER, WER   not measured: --judge RUN names a recognizer that transcribes the speech");
         }
-        let _ = writeln!(text, "  stopped    {:>6.2} % without being cut off", self.stopped * 100.0);
+        if self.decides_end || self.stopped < 1.0 {
+            let _ = writeln!(text, "  stopped    {:>6.2} % without being cut off", self.stopped * 100.0);
+        }
         let _ = writeln!(text, "  length     {:>6.2} % off on average", self.off_length * 100.0);
         let _ = writeln!(text, "  distance   {:.4} from the true log-mels, warped in time", self.distance);
         let _ = writeln!(text, "  speed      real-time factor {:.4}, vocoder included", self.real_time_factor());

@@ -98,8 +98,12 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         report.utterances += 1;
         report.audio = Seconds(report.audio.0 + Samples(recording.len() as u64).at(features.sample_rate).0);
         if let Some(folder) = &args.out_dir {
-            let file =
-                OutputFile::new(&folder.join(sound_file(&utterance.id)), "--out-dir", ForceFlag { force: true })?;
+            let file = OutputFile::new(
+                &folder.join(sound_file(&utterance.id)),
+                "--out-dir",
+                ForceFlag { force: true },
+                &["wav"],
+            )?;
             file.write(wav_bytes(&sound, features.sample_rate))?;
         }
     }

@@ -15,7 +15,7 @@ use plimsoll_memory::{Demand, MemoryModel, Plan, RunMemory, Traceable, html_page
 use serde_json::json;
 
 use crate::environment;
-use crate::output::{ForceFlag, OutputFile};
+use crate::output::{ForceFlag, HTML, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
 use plimsoll_recipes::config::ConfigArgs;
 use plimsoll_recipes::demand::DemandBuilder;
@@ -164,10 +164,10 @@ struct TimelineFiles {
 impl TimelineFiles {
     /// Checks the files that `args` name.
     fn new(args: &MemtestArgs) -> Result<Self, Failure> {
-        let file = |path: &Option<PathBuf>, flag| {
-            path.as_deref().map(|path| OutputFile::new(path, flag, args.overwrite)).transpose()
+        let file = |path: &Option<PathBuf>, flag, endings: &[&str]| {
+            path.as_deref().map(|path| OutputFile::new(path, flag, args.overwrite, endings)).transpose()
         };
-        Ok(Self { page: file(&args.timeline, "--timeline")?, trace: file(&args.trace, "--trace")? })
+        Ok(Self { page: file(&args.timeline, "--timeline", HTML)?, trace: file(&args.trace, "--trace", &["json"])? })
     }
 }
 

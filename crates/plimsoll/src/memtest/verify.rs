@@ -122,7 +122,7 @@ fn predicted(case: &Case, device: &TrainingDevice) -> Result<Bytes, Failure> {
 /// Writes the allocations that are predicted for a micro-batch of a case to the file of `--allocations`.
 fn write_allocations(args: &MemtestArgs, case: &Case, device: &TrainingDevice) -> Result<(), Failure> {
     let Some(path) = &args.allocations else { return Ok(()) };
-    let file = OutputFile::new(path, "--allocations", args.overwrite)?;
+    let file = OutputFile::new(path, "--allocations", args.overwrite, &["json"])?;
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let timeline: Timeline =

@@ -50,7 +50,8 @@ pub(crate) struct ProfileArgs {
 
 /// Trains some steps, measures them, and prints the result. Nothing of the trial is kept.
 pub(crate) fn profile(args: &ProfileArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
-    let trace = args.trace.as_deref().map(|path| OutputFile::new(path, "--trace", args.force)).transpose()?;
+    let trace =
+        args.trace.as_deref().map(|path| OutputFile::new(path, "--trace", args.force, &["json"])).transpose()?;
     let loaded = args.trial.load()?;
     let signals = Signals::listen().failed()?;
     signals.end_if_busy().failed()?;

@@ -20,7 +20,7 @@ use plimsoll_recipes::training::trial_folder;
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::json;
 
-use crate::output::{ForceFlag, OutputFile};
+use crate::output::{ForceFlag, HTML, OutputFile};
 use crate::print::uses_color;
 use crate::signals::Signals;
 use crate::terminal::spinner;
@@ -64,8 +64,8 @@ pub(crate) fn prove(args: &ProveArgs) -> Result<ExitCode, Failure> {
         ballast::hold(Bytes(bytes), &args.trial.load()?.config.device)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let out = OutputFile::new(&args.out, "--out", args.force)?;
-    let page = OutputFile::new(&args.page, "--page", args.force)?;
+    let out = OutputFile::new(&args.out, "--out", args.force, &["json"])?;
+    let page = OutputFile::new(&args.page, "--page", args.force, HTML)?;
     let loaded = args.trial.load()?;
     let signals = Signals::listen().failed()?;
     signals.end_if_busy().failed()?;

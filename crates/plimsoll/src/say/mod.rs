@@ -110,7 +110,8 @@ pub(crate) struct SayArgs {
 pub(crate) fn say(args: &SayArgs) -> Result<ExitCode, Failure> {
     let normalizer = args.normalize.as_deref().map(normalizer_of).transpose()?;
     let requests = requests(args)?;
-    let picture = args.picture.as_deref().map(|path| OutputFile::new(path, "--picture", args.overwrite)).transpose()?;
+    let picture =
+        args.picture.as_deref().map(|path| OutputFile::new(path, "--picture", args.overwrite, &["svg"])).transpose()?;
     if args.file.is_some() {
         // The files are the result; the lines about them are not.
         go_on_without_output();
@@ -178,10 +179,15 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
             text => text.unwrap_or_default().into(),
         };
         if args.stream {
-            return Ok(vec![SpeechRequest { text, out: OutputFile::new(Path::new("-"), "--stream", args.overwrite)? }]);
+            return Ok(vec![SpeechRequest {
+                text,
+                out: OutputFile::new(Path::new("-"), "--stream", args.overwrite, &[])?,
+            }]);
         }
         let default = format!("said.{}", format_of(args).extension());
-        let out = OutputFile::new(args.out.as_deref().unwrap_or(Path::new(&default)), "--out", args.overwrite)?;
+        let path = args.out.as_deref().unwrap_or(Path::new(&default));
+        let endings = args.format.map_or(vec!["wav", "flac"], |format| vec![format.extension()]);
+        let out = OutputFile::new(path, "--out", args.overwrite, &endings)?;
         return Ok(vec![SpeechRequest { text, out }]);
     };
     let text = read_text_file(file).map_err(|error| {
@@ -203,7 +209,7 @@ fn requests(args: &SayArgs) -> Result<Vec<SpeechRequest>, Failure> {
     })?;
     let request = |(number, line): (usize, &str)| {
         let name = format!("{:04}.{}", number + 1, format_of(args).extension());
-        let out = OutputFile::new(&folder.join(name), "--out-dir", args.overwrite)?;
+        let out = OutputFile::new(&folder.join(name), "--out-dir", args.overwrite, &[format_of(args).extension()])?;
         Ok(SpeechRequest { text: line.into(), out })
     };
     lines.into_iter().map(request).collect()

@@ -167,7 +167,14 @@ fn lead(
             Ok(ExitCode::SUCCESS)
         }
         TrainingOutcome::Complete { summary, next } => {
-            print!("{}{next}", report::last_lines(&summary, &run.folder));
+            let text = format!("{}{next}", report::last_lines(&summary, &run.folder));
+            match args.ui {
+                Ui::Json => {
+                    println!("{}", report::last_event(&summary, &run.folder));
+                    eprint!("{text}");
+                }
+                _ => print!("{text}"),
+            }
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -5,6 +5,12 @@ use std::fmt::Write;
 use plimsoll_core::{Measure, counted};
 use plimsoll_monitor::Summary;
 use plimsoll_recipes::training::RunFolder;
+use serde_json::{Value, json};
+
+/// Makes the last event of `--ui json`: the summary of the run and its folder.
+pub(crate) fn last_event(summary: &Summary, folder: &RunFolder) -> Value {
+    json!({"event": "summary", "folder": folder.path(), "summary": summary})
+}
 
 /// Formats the scores of a run, up to three example utterances, and the files of the run.
 pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
@@ -22,7 +28,12 @@ pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
         plimsoll_core::Seconds(summary.train_seconds),
         summary.peak_bytes,
     );
-    for (example, kind) in summary.examples.iter().zip(["good", "typical", "worst"]) {
+    let kinds: &[&str] = match summary.examples.len() {
+        1 => &["the only one"],
+        2 => &["best", "worst"],
+        _ => &["best", "typical", "worst"],
+    };
+    for (example, kind) in summary.examples.iter().zip(kinds) {
         let _ = writeln!(text, "  {kind}\n    truth   {}\n    output  {}", example.truth, example.output);
     }
     for warning in &summary.warnings {

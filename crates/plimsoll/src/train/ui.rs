@@ -35,7 +35,7 @@ pub(crate) enum Ui {
     Bars,
     /// A line every `training.log_interval` steps.
     Lines,
-    /// One JSON object for each event on standard output, as in metrics.jsonl.
+    /// One JSON object for each event on standard output, as in metrics.jsonl, and a last one with the summary of the run.
     Json,
 }
 

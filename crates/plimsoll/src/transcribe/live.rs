@@ -14,7 +14,7 @@ use plimsoll_speech::asr::{LiveOptions, LiveUpdate};
 use plimsoll_text::transcript::{Segment, Transcript, TranscriptFormat, Word};
 use serde_json::json;
 
-use super::{OutputFormat, TranscribeArgs, load};
+use super::{OutputFormat, TranscribeArgs, load, note_no_words};
 use crate::print::flush_out;
 use crate::signals::Signals;
 
@@ -83,14 +83,25 @@ pub(super) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     }
     let seconds = live.length().0;
     output.update(&live.finish());
+    let has_found = output.has_found;
     output.finish(seconds);
+    let is_stopped = signals.stop.load(Ordering::Relaxed);
     match failure {
+        None if seconds == 0.0 && !is_stopped => {
+            let message = "standard input is empty: it has no sound";
+            Err(Failure::failed(message, "look at the program that writes into it"))
+        }
         Some(error) => {
             let message = format!("standard input: {}", error_chain(&error));
             Err(Failure::invalid(message, "give a WAV file, or samples with --raw-rate HZ; ffmpeg makes both"))
         }
-        None if signals.stop.load(Ordering::Relaxed) => Ok(ExitCode::from(signals.exit_code())),
-        None => Ok(ExitCode::SUCCESS),
+        None if is_stopped => Ok(ExitCode::from(signals.exit_code())),
+        None => {
+            if !has_found {
+                note_no_words("standard input", &args.run);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -145,6 +156,8 @@ fn read(
 /// What is printed of a stream.
 struct Output {
     form: Form,
+    /// Whether words were found.
+    has_found: bool,
     /// Whether words of this line were printed.
     has_words: bool,
     /// Number of columns of the tentative words on the terminal.
@@ -173,13 +186,14 @@ impl Output {
             Some(OutputFormat::File(format)) => Form::File(format, Vec::new()),
         };
         let is_terminal = std::io::stderr().is_terminal();
-        Self { form, has_words: false, shown: 0, is_terminal, last_tentative: String::new() }
+        Self { form, has_found: false, has_words: false, shown: 0, is_terminal, last_tentative: String::new() }
     }
 
     /// Prints what is new.
     fn update(&mut self, update: &LiveUpdate) {
         let texts = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
         let tentative = texts(&update.tentative);
+        self.has_found |= !update.words.is_empty();
         match &mut self.form {
             Form::Words => {
                 self.hide();
@@ -200,10 +214,7 @@ impl Output {
                     println!("{}", json!({"event": "tentative", "text": tentative}));
                 }
             }
-            Form::File(_, words) | Form::Object(words) => {
-                self.has_words |= !update.words.is_empty();
-                words.extend(update.words.iter().cloned());
-            }
+            Form::File(_, words) | Form::Object(words) => words.extend(update.words.iter().cloned()),
         }
         flush_out();
         if !matches!(self.form, Form::Events) {

@@ -102,7 +102,7 @@ fn wrong_memtest_arguments_are_refused() {
         (&["memtest", "--verify", "--batch", "0"], "a case needs utterances, frames and tokens"),
         (&["memtest", "--config", "missing.toml"], "missing.toml"),
         (&["optimize", "--config", "missing.toml", "--output", "o.toml"], "cannot read missing.toml"),
-        (&["optimize", "--gpu", "8GiB", "--output", "o.yaml"], "would be read as another format than TOML"),
+        (&["optimize", "--gpu", "8GiB", "--output", "o.yaml"], "name a file that ends in .toml"),
     ] {
         let output = dir.run(args);
         assert_eq!(output.code, Some(2), "{args:?}: {output:?}");

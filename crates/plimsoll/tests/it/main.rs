@@ -32,7 +32,9 @@ mod streams;
 #[path = "../../../monitor/tests/it/tool.rs"]
 mod tool;
 mod traces;
+
 mod training;
+mod truth;
 mod using;
 mod vocoding;
 mod watching;

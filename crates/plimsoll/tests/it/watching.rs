@@ -27,8 +27,11 @@ fn a_run_is_reported_and_watched_with_the_times_of_its_record() {
     let record = std::fs::read_to_string(dir.path("runs/asr-1/metrics.jsonl")).unwrap();
     let owned = times(&record);
     assert!(owned.total() > 0.0, "{record}");
-    // The events on standard output are those of the record, followed by the summary.
-    let printed: Vec<&str> = output.stdout.lines().take_while(|line| line.starts_with('{')).collect();
+    // The events on standard output are those of the record, followed by the summary; all of it is JSON.
+    let mut printed: Vec<&str> = output.stdout.lines().collect();
+    let last: Value = serde_json::from_str(printed.pop().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["summary"]["name"]), (&"summary".into(), &"asr-1".into()));
+    assert!(output.stderr.contains("Files in "), "{}", output.stderr);
     assert_eq!(printed.len(), record.lines().count());
     let printed = times(&printed.join("\n"));
     assert!((printed.total() - owned.total()).abs() < 1e-3, "{printed:?} {owned:?}");

@@ -18,7 +18,7 @@ pub struct ConfigArgs {
     /// configuration.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "FILE"))]
     pub config: Option<PathBuf>,
-    /// What to train: asr (speech recognition) or tts (text-to-speech).
+    /// What to train: asr (speech recognition), tts (text-to-speech) or vocoder (sound from log-mels).
     #[cfg_attr(any(feature = "clap", test), arg(long))]
     pub task: Option<String>,
     /// Corpus to train on: a folder or a list, in any layout that `data import` reads. Default: a built-in corpus.

@@ -119,7 +119,48 @@ fn yaml_settings(file: &Arc<ConfigText>) -> Result<Vec<RawSetting>, ConfigError>
         let reason = message.split(" at byte ").next().unwrap_or(&message).to_string();
         syntax(file, "YAML", line, reason, line_span(&file.text, line))
     })?;
-    Ok(settings(file, yaml_entries(&file.text, "", parsed)))
+    let mut entries = yaml_entries(&file.text, "", parsed);
+    entries.retain(|entry| keys::is_section(&entry.name) || !is_only_merged(&file.text, &entry.name));
+    Ok(settings(file, entries))
+}
+
+/// Key of YAML whose value is a table, or a list of tables, with entries for the table around it.
+const MERGE: &str = "<<";
+
+/// Moves the entries of merge keys into the table around them. An entry of its own wins, then the first table.
+fn merged(mut table: Map<String, Value>) -> Map<String, Value> {
+    let Some(merge) = table.remove(MERGE) else { return table };
+    let tables: Option<Vec<_>> = match merge.kind.clone() {
+        ValueKind::Table(inner) => Some(vec![inner]),
+        ValueKind::Array(items) => items.into_iter().map(|item| item.into_table().ok()).collect(),
+        _ => None,
+    };
+    match tables {
+        Some(tables) => {
+            for (name, value) in tables.into_iter().flat_map(merged) {
+                table.entry(name).or_insert(value);
+            }
+        }
+        // An unknown key, which is refused by its name.
+        None => drop(table.insert(MERGE.into(), merge)),
+    }
+    table
+}
+
+/// Returns whether the key `name` of the first level only names a table that merge keys repeat: `base: &base`, and `<<: *base`
+/// elsewhere.
+fn is_only_merged(text: &str, name: &str) -> bool {
+    let anchor = text.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?.trim_start().strip_prefix(':')?.trim_start().strip_prefix('&')?;
+        rest.split_whitespace().next()
+    });
+    let merges = |line: &str| {
+        line.trim_start().strip_prefix(MERGE).and_then(|rest| rest.trim_start().strip_prefix(':')).is_some()
+    };
+    let uses = |line: &str, anchor: &str| {
+        line.split(['*', ',', '[', ']', ' ']).any(|word| word == anchor) && line.contains(&format!("*{anchor}"))
+    };
+    anchor.is_some_and(|anchor| text.lines().any(|line| merges(line) && uses(line, anchor)))
 }
 
 fn syntax(
@@ -169,7 +210,7 @@ fn yaml_entries(text: &str, section: &str, table: Map<String, Value>) -> Vec<Ent
         };
         Entry { name, value, entries, spans }
     };
-    let mut entries: Vec<Entry> = table.into_iter().map(entry).collect();
+    let mut entries: Vec<Entry> = merged(table).into_iter().map(entry).collect();
     entries.sort_by_key(|entry| (entry.spans.as_ref().map(|spans| spans.key.start), entry.name.clone()));
     entries
 }

@@ -13,8 +13,10 @@ use super::keys;
 use super::kind::Kind;
 use super::nearest;
 use super::notes::ConfigNote;
+use super::origin::ValueOrigin;
 use super::setting::{RawSetting, RawValue, Setting, describe};
 use super::toml_value::toml_value;
+use super::variable::variable;
 
 /// Resolves the names in `raw`: returns the settings of known keys, and one note for each older name and for each option
 /// of another system that has no effect here.
@@ -29,6 +31,10 @@ pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (V
                     notes.push(ConfigNote::NoEffect { origin, name, reason });
                 }
                 Some(_) => {}
+                None if is_of_others(&name, &origin) => {
+                    let nearest = nearest::key(&name).map(variable);
+                    notes.push(ConfigNote::NoSetting { origin: origin.to_string(), nearest });
+                }
                 None => issues.push(ConfigIssue::new(&origin, unknown(name, &value))),
             }
             continue;
@@ -39,6 +45,17 @@ pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (V
         settings.push(Setting { key, value: value.parse(key, alias), origin });
     }
     (settings, notes)
+}
+
+/// Returns whether a name that is no key comes from an environment variable that another program may use, as `PLIMSOLL_CUDA`:
+/// it is not written as a key of a section is, and is like no key that it could mean.
+fn is_of_others(name: &str, origin: &ValueOrigin) -> bool {
+    if !matches!(origin, ValueOrigin::Environment(_)) || name.contains('.') || keys::is_section(name) {
+        return false;
+    }
+    let names_section = name.split_once('_').is_some_and(|(section, _)| keys::is_section(section));
+    let is_near = |key: &str| strsim::damerau_levenshtein(name, key) <= 1;
+    nearest::key(name).is_none_or(|key| if key.contains('.') { !names_section } else { !is_near(key) })
 }
 
 /// Makes the issue for a name that is no key.

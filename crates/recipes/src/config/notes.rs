@@ -30,6 +30,14 @@ pub enum ConfigNote {
         /// What is done instead.
         reason: &'static str,
     },
+    /// An environment variable sets nothing, and may be that of another program.
+    #[error("{origin} is no setting and has no effect{}", nearest.as_ref().map_or(String::new(), |name| format!("; did you mean {name}?")))]
+    NoSetting {
+        /// The variable.
+        origin: String,
+        /// Variable with the most similar name that is a setting.
+        nearest: Option<String>,
+    },
     /// The batch size is that of a micro-batch, because the number of micro-batches is set too.
     #[error(
         "{origin}: with `training.gradient_accumulation_steps`, `data.batch_size` is the size of a micro-batch: a step has \

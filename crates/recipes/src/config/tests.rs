@@ -161,6 +161,50 @@ fn texts_of_flags_and_variables_get_the_type_of_their_key() {
     assert_eq!((config.training.max_time, config.data.lowercase), (Some(Seconds(300.0)), true));
 }
 
+/// A variable of another program ends no command.
+#[test]
+fn a_variable_that_is_no_setting_is_a_note() {
+    let notes = |name: &str| -> Vec<String> {
+        let loaded = loaded("training.steps = 7\n", &[(name, "1")], &[]);
+        assert_eq!(loaded.config.training.steps, Some(7));
+        loaded.warnings.iter().map(ToString::to_string).collect()
+    };
+    for name in ["PLIMSOLL_CUDA", "PLIMSOLL_HOME", "PLIMSOLL_VERSION", "PLIMSOLL_DATA_DISK", "PLIMSOLL_"] {
+        let notes = notes(name);
+        assert!(notes.len() == 1 && notes[0].starts_with(&format!("{name} is no setting")), "{name}: {notes:?}");
+    }
+    assert_eq!(
+        notes("PLIMSOLL_STEPS_"),
+        ["PLIMSOLL_STEPS_ is no setting and has no effect; did you mean PLIMSOLL_TRAINING__STEPS?"]
+    );
+}
+
+/// Merge keys of YAML: tables that are written once and repeated, with entries that win over them.
+#[test]
+fn yaml_merges_tables() {
+    let config = |text: &str| load_text(("a.yaml", text), &[], &[]).map(|loaded| loaded.config);
+    let plain = config("training:\n  steps: 7\n  log_interval: 3\nmodel:\n  d_model: 32\n").unwrap();
+    for text in [
+        "base: &base\n  steps: 7\n  log_interval: 3\ntraining:\n  <<: *base\nmodel:\n  d_model: 32\n",
+        "base: &b\n  steps: 9\n  log_interval: 3\ntraining:\n  steps: 7\n  <<: *b\nmodel: {d_model: 32}\n",
+        "a: &a {steps: 7}\nb: &b {steps: 8, log_interval: 3}\ntraining:\n  <<: [*a, *b]\nmodel:\n  d_model: 32\n",
+        "a: &a\n  steps: 7\nb: &b\n  <<: *a\n  log_interval: 3\ntraining:\n  <<: *b\nmodel:\n  d_model: 32\n",
+        "all: &all\n  training: {steps: 7, log_interval: 3}\n  model: {d_model: 32}\n<<: *all\n",
+    ] {
+        assert_eq!(config(text).unwrap(), plain, "{text}");
+    }
+    // A table that no merge key repeats is a mistake, and so is a merge key with something else.
+    for text in [
+        "base: &base\n  steps: 7\ntraining:\n  log_interval: 3\n",
+        "base:\n  steps: 7\ntraining:\n  steps: 3\n",
+        "training:\n  <<: 7\n",
+        "training:\n  <<: [1, {steps: 3}]\n",
+        "base: &base\n  stepz: 7\ntraining:\n  <<: *base\n",
+    ] {
+        assert!(config(text).is_err(), "{text}");
+    }
+}
+
 #[test]
 fn toml_and_yaml_give_the_same_configuration() {
     let toml = "name = \"one\"\n[data]\nbatch_size = 8\ncache_memory = \"2GiB\"\nmin_seconds = 1\n\

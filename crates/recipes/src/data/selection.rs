@@ -221,10 +221,44 @@ pub(super) fn select(
     for issue in &manifest.issues {
         *left_out.entry(issue.kind.name()).or_default() += 1;
     }
+    let corpus = manifest.path.display().to_string();
     if selection.kept.is_empty() {
-        return Err(nothing_left(&manifest.path.display().to_string(), &left_out));
+        return Err(nothing_left(&corpus, &left_out));
     }
+    // An utterance that is listed twice is used once.
+    let repeated = manifest.issues.iter().filter(|issue| issue.kind.is_repetition()).count();
+    let lost = left_out.values().sum::<usize>() - repeated;
+    accept(&corpus, (lost, lost + selection.kept.len()), &left_out, config)?;
     Ok((selection, left_out))
+}
+
+/// Fails if more of a corpus is left out than a run accepts, for whatever reasons: `lost` of `all` utterances.
+pub(super) fn accept(
+    corpus: &str,
+    (lost, all): (usize, usize),
+    left_out: &LeftOut,
+    config: &RunConfig,
+) -> Result<(), Failure> {
+    let most = config.data.unusable_share;
+    if lost as f64 <= most * all as f64 {
+        return Ok(());
+    }
+    let reasons: Vec<String> = left_out.iter().map(|(why, count)| format!("{count} {why}")).collect();
+    let message = format!(
+        "{lost} of {all} utterances of {corpus} would be left out, and {:.1} % may be: {}",
+        most * 100.0,
+        reasons.join(", ")
+    );
+    let has = |name: &str| left_out.contains_key(name);
+    let mut remedies = vec![format!("`{} {corpus} --all` names them", command("data check"))];
+    if has("too long") {
+        remedies.push("data.too_long=split cuts long ones at pauses".into());
+    }
+    if has("too long") || has("too short") {
+        remedies.push("data.min_seconds and data.max_seconds set the limits of length".into());
+    }
+    remedies.push("data.unusable_share accepts more".into());
+    Err(Failure::invalid(message, remedies.join("; ")))
 }
 
 /// Makes the failure of a corpus of which no utterance is left.

@@ -52,6 +52,11 @@ impl Units {
         Self { unit: ResampleUnit::Utterances, groups: (0..speakers.len()).map(|place| vec![place]).collect() }
     }
 
+    /// Returns the number of units.
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
     /// Adds the counts of each unit.
     pub(super) fn sums(&self, counts: &[ErrorCounts]) -> Vec<ErrorCounts> {
         self.groups.iter().map(|group| group.iter().map(|&place| counts[place]).sum()).collect()

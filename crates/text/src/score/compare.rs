@@ -73,6 +73,8 @@ pub struct Comparison {
     pub characters: Difference,
     /// What was drawn for the intervals.
     pub resampled: ResampleUnit,
+    /// Number of these in the set. An interval of a few says little.
+    pub drawn: usize,
     /// Utterances whose errors in words differ most, the largest difference first.
     pub changes: Vec<Change>,
 }
@@ -113,6 +115,7 @@ pub fn compare(
         words: difference(&units.sums(&a_words), &units.sums(&b_words), options),
         characters: difference(&units.sums(&a_characters), &units.sums(&b_characters), options),
         resampled: units.unit,
+        drawn: units.len(),
         changes: places.into_iter().take(options.most).map(change).collect(),
     })
 }

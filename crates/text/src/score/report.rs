@@ -72,6 +72,8 @@ pub struct ErrorReport {
     pub characters: Interval,
     /// What was drawn for the intervals.
     pub resampled: ResampleUnit,
+    /// Number of these in the set. An interval of a few says little.
+    pub drawn: usize,
     /// Errors of each speaker, the most errors in words for their number first. Empty without speakers.
     pub speakers: Vec<Group>,
     /// Errors by length: in seconds if every utterance has them, otherwise in words of the reference.
@@ -115,6 +117,7 @@ impl ErrorReport {
             words: rate(&words),
             characters: rate(&characters),
             resampled: units.unit,
+            drawn: units.len(),
             speakers,
             lengths,
             confused_words: word_ranking.confusions(options.most),

@@ -1,0 +1,97 @@
+//! Whether a run learns its training utterances by heart.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::event_log::Validation;
+use super::history::RunHistory;
+
+/// Fewest validations that show a direction.
+const VALIDATIONS_MIN: usize = 3;
+/// Rise of the validation loss above its lowest value that is no accident.
+const RISE_MIN: f64 = 1.05;
+
+/// Losses of a run that learns its training utterances by heart: the training loss falls, and the validation loss rises.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Overfitting {
+    /// Step of the validation with the lowest loss.
+    pub step: u64,
+    /// Loss of that validation, and of the last one.
+    pub validation: [f64; 2],
+    /// Mean training loss of the steps before each of these two.
+    pub training: [f64; 2],
+}
+
+impl fmt::Display for Overfitting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, validation: [lowest, last], training: [before, after] } = self;
+        write!(
+            f,
+            "it learns by heart since step {step}: the validation loss rose from {lowest:.3} to {last:.3}, while the training \
+             loss fell from {before:.3} to {after:.3}"
+        )
+    }
+}
+
+impl RunHistory {
+    /// Returns the losses that show that the run learns its training utterances by heart; `None` if they do not.
+    pub fn overfitting(&self) -> Option<Overfitting> {
+        let loss = |validation: &Validation| {
+            let score = validation.scores.iter().find(|score| score.name == "loss")?;
+            Some((validation.step, score.value))
+        };
+        let losses: Vec<(u64, f64)> = self.validations.iter().filter_map(loss).collect();
+        let (best, &(step, lowest)) = losses.iter().enumerate().min_by(|(_, a), (_, b)| a.1.total_cmp(&b.1))?;
+        let &(_, last) = losses.last()?;
+        if losses.len() < VALIDATIONS_MIN || last <= lowest * RISE_MIN {
+            return None;
+        }
+        let before = |index: usize| {
+            let from = index.checked_sub(1).map_or(0, |earlier| losses[earlier].0);
+            self.losses.mean_over(from + 1..=losses[index].0)
+        };
+        let training = [before(best)?, before(losses.len() - 1)?];
+        (training[1] < training[0]).then_some(Overfitting { step, validation: [lowest, last], training })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::Measure;
+
+    use super::*;
+    use crate::runs::{LossCurve, LossPoint};
+
+    /// Makes a history with a validation after every tenth step.
+    fn history(training: [f64; 4], validation: &[f64]) -> RunHistory {
+        let point = |step: u64| LossPoint { step, loss: training[((step - 1) / 10) as usize] };
+        let validated = |(index, &loss): (usize, &f64)| Validation {
+            step: 10 * (index as u64 + 1),
+            epoch: 0,
+            scores: vec![Measure::share("cer", "character error rate", 0.5), Measure::number("loss", "loss", loss)],
+            best: false,
+        };
+        RunHistory {
+            losses: LossCurve((1..=40).map(point).collect()),
+            validations: validation.iter().enumerate().map(validated).collect(),
+            ..RunHistory::default()
+        }
+    }
+
+    #[test]
+    fn a_rising_validation_loss_beside_a_falling_training_loss_is_overfitting() {
+        let found = history([3.0, 2.0, 1.0, 0.5], &[2.5, 1.5, 1.7, 1.9]).overfitting().unwrap();
+        assert_eq!(found, Overfitting { step: 20, validation: [1.5, 1.9], training: [2.0, 0.5] });
+        for (training, validation) in [
+            // Still better, a rise that is too small, too few validations, training that gets worse too, none at all.
+            ([3.0, 2.0, 1.0, 0.5], &[2.5, 1.5, 1.4, 1.3][..]),
+            ([3.0, 2.0, 1.0, 0.5], &[2.5, 1.5, 1.5, 1.55]),
+            ([3.0, 2.0, 1.0, 0.5], &[1.5, 1.9]),
+            ([3.0, 2.0, 2.1, 2.2], &[2.5, 1.5, 1.7, 1.9]),
+            ([3.0, 2.0, 1.0, 0.5], &[]),
+        ] {
+            assert_eq!(history(training, validation).overfitting(), None, "{training:?} {validation:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the program says is true: no blank success, no file under another format's name, no damaged model without a word.
+
+use crate::program::{SMALL, TestFolder, names, silence};
+
+const CORPUS: &str = "corpus/formant-24x4-seed1";
+
+/// Makes a folder with the run `r` of a recognizer, after two steps.
+fn trained() -> TestFolder {
+    let dir = TestFolder::new();
+    dir.train(&["--name", "r", "--steps", "2"]).success();
+    dir
+}
+
+fn recording(dir: &TestFolder) -> String {
+    format!("{CORPUS}/wavs/{}", names(&dir.path(CORPUS).join("wavs"))[0])
+}
+
+#[test]
+fn a_damaged_export_is_refused_by_every_reader() {
+    let dir = trained();
+    dir.run(&["export", "--run", "runs/r", "--out", "m"]).success();
+    let path = dir.path("m/model.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..half + 400].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let (sound, list) = (recording(&dir), format!("{CORPUS}/manifest.jsonl"));
+    dir.write("words.txt", "one two\n");
+    for args in [
+        &["transcribe", &sound, "--run", "m"][..],
+        &["eval", "--run", "m", "--manifest", &list],
+        &["eval", "--run", "runs/r", "--compare", "m"],
+        &["align", &sound, "one two", "--run", "m"],
+        &["data", "segment", &sound, "words.txt", "--run", "m", "--out", "cut"],
+    ] {
+        let output = dir.run(args);
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.contains("damaged: its checksum does not match"), "{args:?}: {output:?}");
+    }
+}
+
+#[test]
+fn nothing_found_is_said() {
+    let dir = trained();
+    dir.write("still/a.wav", silence(16_000, 16_000));
+    dir.write("still/b.wav", silence(16_000, 16_000));
+    // No text has this word.
+    dir.write("words.txt", "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq\n");
+    let find = |args: &[&str]| {
+        dir.run(&[&["transcribe", "--run", "runs/r", "--lexicon", "words.txt"], args].concat()).success()
+    };
+    for args in [&["still/a.wav"][..], &["still/a.wav", "--json"], &["still/a.wav", "--format", "srt"], &["still"]] {
+        let output = find(args);
+        assert!(output.stderr.contains("note: no words found in "), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(" % CER"), "{args:?}: {output:?}");
+    }
+    let two = find(&["still"]);
+    assert!(two.stderr.contains("2 of 2 recordings, such as still/a.wav"), "{two:?}");
+    // Standard input is empty.
+    let empty = dir.run(&["transcribe", "-", "--run", "runs/r"]);
+    assert_eq!(empty.code, Some(1), "{empty:?}");
+    assert!(empty.stderr.contains("standard input is empty"), "{empty:?}");
+}
+
+#[test]
+fn a_file_has_the_format_of_its_name() {
+    let dir = trained();
+    let sound = recording(&dir);
+    for args in [
+        &["say", "one", "--run", "runs/r", "--out", "a.mp3"][..],
+        &["say", "one", "--run", "runs/r", "--out", "a.wav", "--format", "flac"],
+        &["say", "one", "--run", "runs/r", "--picture", "a.png"],
+        &["align", &sound, "one", "--run", "runs/r", "--out", "a.srt", "--format", "json"],
+        &["report", "r", "--out", "a.pdf"],
+        &["eval", "--run", "runs/r", "--table", "a.csv"],
+        &["lm", "train", "a.txt", "--out", "a.json"],
+        &["data", "import", CORPUS, "--out", "a.csv"],
+        &["optimize", "--gpu", "16GiB", "--output", "a.yaml"],
+    ] {
+        let output = dir.run(args);
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.contains("name a file that ends in ."), "{args:?}: {output:?}");
+    }
+    dir.run(&["align", &sound, "one", "--run", "runs/r", "--min-score", "-1000", "--out", "a.srt"]).success();
+    let subtitles = std::fs::read_to_string(dir.path("a.srt")).unwrap();
+    assert!(subtitles.starts_with("1\n00:"), "{subtitles}");
+}
+
+#[test]
+fn lists_are_no_text() {
+    let dir = TestFolder::new();
+    let row = r#"{"audio_filepath": "a.wav", "text": "hello there"}"#;
+    dir.write("a.jsonl", format!("{row}\n{row}\n"));
+    dir.write("b.json", format!("[\n{row}\n]\n"));
+    dir.write("c.csv", "file,text\na.wav,hello there\n");
+    for list in ["a.jsonl", "b.json", "c.csv"] {
+        let output = dir.run(&["lm", "train", list, "--out", "a.lm"]);
+        assert_eq!(output.code, Some(2), "{list}: {output:?}");
+        assert!(
+            output.stderr.contains("list of utterances") && output.stderr.contains("lm train --data"),
+            "{output:?}"
+        );
+    }
+    dir.write("d.txt", "{laughs} hello\n[music] there\n");
+    dir.run(&["lm", "train", "d.txt", "--out", "a.lm"]).success();
+}
+
+#[test]
+fn a_local_file_that_is_missing_is_no_fault_of_the_model() {
+    let dir = trained();
+    let sound = recording(&dir);
+    let missing = dir.run(&["transcribe", &sound, "--run", "runs/r", "--lm", "texts.lm"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("cannot read texts.lm"), "{missing:?}");
+    std::fs::remove_file(dir.path("runs/r/texts.lm")).unwrap();
+    let of_model = dir.run(&["transcribe", &sound, "--run", "runs/r", "--lm", "corpus"]);
+    assert!(of_model.stderr.contains("no language model of its training texts"), "{of_model:?}");
+}
+
+#[test]
+fn a_mistyped_corpus_gets_the_nearest_name() {
+    let dir = trained();
+    let train = |data: &str| dir.run(&["train", "--data", data, "--dry-run"]).stderr;
+    let near = train(&format!("{CORPUS}/manifst.jsonl"));
+    assert!(near.contains(&format!("did you mean {CORPUS}/manifest.jsonl?")), "{near}");
+    let far = train("nowhere/at/all");
+    assert!(far.contains("there is no folder nowhere"), "{far}");
+    assert!(!near.contains("moved") && !far.contains("moved"));
+}
+
+#[test]
+fn tables_fit_a_screen() {
+    let dir = trained();
+    let list = dir.run(&["runs", "list"]).success().stdout;
+    assert!(list.lines().all(|line| line.chars().count() <= 110), "{list}");
+    let rows: Vec<String> = std::fs::read_to_string(dir.path(&format!("{CORPUS}/manifest.jsonl")))
+        .unwrap()
+        .lines()
+        .map(String::from)
+        .collect();
+    dir.write(&format!("{CORPUS}/five.jsonl"), rows[..5].join("\n"));
+    let few = dir.run(&["data", "check", &format!("{CORPUS}/five.jsonl")]).success().stdout;
+    assert!(few.lines().count() < 12, "{few}");
+    let all = dir.run(&["data", "check", CORPUS]).success().stdout;
+    assert!(all.lines().count() < 40, "{all}");
+    let page = dir.run(&["monitor", "--once", "--interval", "0.2"]).success().stdout;
+    assert!(!page.contains("q quit") && !page.contains("\n\n\n"), "{page}");
+}
+
+#[test]
+fn the_doctor_knows_the_size_of_a_checkpoint() {
+    let dir = TestFolder::new();
+    let flags = [SMALL, &["--set", "model.vocabulary=40"]].concat();
+    let output = dir.run(&[&["doctor", "--json"], &flags[..]].concat());
+    let size = |width: &str| {
+        let width = format!("model.d_model={width}");
+        let flags = [&flags[..], &["--set", &width]].concat();
+        let output = dir.run(&[&["doctor", "--json"], &flags[..]].concat());
+        let text =
+            output.stdout.split("a checkpoint takes ").nth(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        text.unwrap_or_else(|| panic!("{}", output.stdout))
+    };
+    assert!(output.stdout.contains("a checkpoint takes ") && !output.stdout.contains("512 MiB"), "{output:?}");
+    assert_ne!(size("32"), size("64"));
+}
