@@ -18,7 +18,7 @@ pub use file::{
     Audio, AudioError, AudioInfo, AudioKind, AudioPart, AudioReader, AudioSegment, AudioSource, AudioStream,
     DURATION_TOLERANCE, EXTENSIONS, PackedPage, PageCompression, RawAudio, RawEncoding, WavStream, audio_info,
     flac_bytes, is_audio_name, quick_audio_info, read_audio, read_audio_segment, read_heard_segment, read_recording,
-    wav_bytes, write_wav,
+    taken_channel, wav_bytes, write_wav,
 };
 pub use resample::{ResampleStream, resample};
 pub use vocoder::{Refinement, Vocoder, VocoderError};

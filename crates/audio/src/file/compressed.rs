@@ -19,6 +19,7 @@ use symphonia::core::formats::{FormatReader, SeekMode, SeekTo, Track, TrackType}
 use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 
+use super::mix::{self, Mix, Mixer};
 use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, aac, opus,
     unreadable,
@@ -43,7 +44,7 @@ pub(super) fn info(path: &Path, is_counted: bool) -> Result<AudioInfo, AudioErro
     Ok(CompressedFile::open(path, is_counted)?.info)
 }
 
-/// Reads a segment of a compressed file and averages its channels.
+/// Reads a segment of a compressed file as one channel.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
     // A caller who gives a duration need not wait until all packets of an hour of MP3 are counted.
     let file = CompressedFile::open(path, segment.duration.is_none())?;
@@ -53,8 +54,14 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
         Ok(Err(outside)) => outside,
         _ => error,
     };
+    // The whole file decides how its channels are mixed while it is decoded.
+    let mix = match file.info.channels {
+        1 => Some(Mix::default()),
+        _ if segment == AudioSegment::default() => None,
+        _ => Some(mix::known(path, || mix_of(path))?),
+    };
     let decode = || {
-        let mut decoding = Decoding::new(file, range)?;
+        let mut decoding = Decoding::new(file, range, mix)?;
         while decoding.advance()? {}
         decoding.finish()?;
         Ok(decoding.mono.samples)
@@ -62,23 +69,41 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
     Ok(Audio { samples: decode().map_err(outside_or)?, rate })
 }
 
+/// Finds how the channels of a compressed file are mixed. Damage ends what is looked at.
+pub(super) fn mix_of(path: &Path) -> Result<Mix, AudioError> {
+    let file = CompressedFile::open(path, false)?;
+    // The length of some files is not known before they are counted.
+    let mut decoding = Decoding::new(file, SampleRange { first: 0, count: 1 << 40 }, None)?;
+    while decoding.mono.mix().is_none() && decoding.advance().unwrap_or(false) {
+        decoding.mono.samples.clear();
+    }
+    decoding.mono.finish();
+    Ok(decoding.mono.mix().unwrap_or_default())
+}
+
 /// Opens a compressed file whose samples are read in blocks. Returns its facts, too.
 pub(super) fn blocks(path: &Path) -> Result<(CompressedBlocks, AudioInfo), AudioError> {
     let file = CompressedFile::open(path, true)?;
     let info = file.info;
     let range = info.locate(path, AudioSegment::default())?;
-    Ok((CompressedBlocks(Decoding::new(file, range)?), info))
+    Ok((CompressedBlocks(Decoding::new(file, range, None)?), info))
 }
 
 /// Samples of a compressed file that are read in blocks.
 pub(super) struct CompressedBlocks(Decoding);
 
 impl CompressedBlocks {
-    /// Appends the samples of the next packets, averaged to one channel; false at the end.
+    /// Returns how the channels are mixed, once that is known.
+    pub(super) fn mix(&self) -> Option<Mix> {
+        self.0.mono.mix()
+    }
+
+    /// Appends the samples of the next packets as one channel; false at the end.
     pub(super) fn read(&mut self, samples: &mut Vec<f32>) -> Result<bool, AudioError> {
         while self.0.mono.samples.is_empty() {
             if !self.0.advance()? {
                 self.0.finish()?;
+                samples.append(&mut self.0.mono.samples);
                 return Ok(false);
             }
         }
@@ -97,10 +122,12 @@ struct Decoding {
 }
 
 impl Decoding {
-    fn new(mut file: CompressedFile, range: SampleRange) -> Result<Self, AudioError> {
+    /// Begins to decode a range. Without `mix`, the range is the whole file.
+    fn new(mut file: CompressedFile, range: SampleRange, mix: Option<Mix>) -> Result<Self, AudioError> {
         let decoder = decoder(&file.path, &file.params)?;
         file.seek_with_preroll(range.first)?;
-        Ok(Self { file, decoder, mono: MonoMix::new(&range), end: i64::MIN })
+        let mono = MonoMix::new(&range, file.info.rate, mix);
+        Ok(Self { file, decoder, mono, end: i64::MIN })
     }
 
     /// Decodes one packet; false at the end.
@@ -149,7 +176,8 @@ impl Decoding {
 
     /// Checks that the range is complete. Where the header has the exact length, any missing sample means that the file was
     /// cut or damaged. In other files a missing length up to [`DURATION_TOLERANCE`] is rounding.
-    fn finish(&self) -> Result<(), AudioError> {
+    fn finish(&mut self) -> Result<(), AudioError> {
+        self.mono.finish();
         let (mono, rate) = (&self.mono, self.file.info.rate);
         let missing = Samples(mono.count - mono.taken).at(rate);
         let tolerance = if self.file.is_exact { Seconds(0.0) } else { DURATION_TOLERANCE };
@@ -283,11 +311,29 @@ struct MonoMix {
     taken: u64,
     samples: Vec<f32>,
     interleaved: Vec<f32>,
+    rate: u32,
+    /// How the channels are mixed, if that is known before.
+    mix: Option<Mix>,
+    /// Mixes the channels; `None` before the first samples.
+    mixer: Option<Mixer>,
 }
 
 impl MonoMix {
-    fn new(range: &SampleRange) -> Self {
-        Self { first: range.first as i64, count: range.count, taken: 0, samples: Vec::new(), interleaved: Vec::new() }
+    fn new(range: &SampleRange, rate: u32, mix: Option<Mix>) -> Self {
+        let (samples, interleaved) = (Vec::new(), Vec::new());
+        Self { first: range.first as i64, count: range.count, taken: 0, samples, interleaved, rate, mix, mixer: None }
+    }
+
+    /// Returns how the channels are mixed, once that is known.
+    fn mix(&self) -> Option<Mix> {
+        self.mix.or_else(|| self.mixer.as_ref()?.mix())
+    }
+
+    /// Appends the samples that waited for a decision.
+    fn finish(&mut self) {
+        if let Some(mixer) = &mut self.mixer {
+            mixer.finish(&mut self.samples);
+        }
     }
 
     fn wants_more(&self) -> bool {
@@ -303,32 +349,58 @@ impl MonoMix {
         self.first + self.taken as i64
     }
 
-    /// Appends those samples of decoded `sound` that lie in the requested range, averaged to one channel. The first
+    /// Appends those samples of decoded `sound` that lie in the requested range, as one channel. The first
     /// sample of `sound` has index `at` in the file. A gap between the samples so far and `at` becomes silence.
     fn take(&mut self, at: i64, sound: &GenericAudioBufferRef<'_>) {
         // Limited by the range and by [`ALLOCATION_MAX`]: a broken timestamp may have any value.
         let gap = self.gap_before(at, sound).min((self.count - self.taken) as i64).min(ALLOCATION_MAX as i64);
-        self.samples.resize(self.samples.len() + gap as usize, 0.0);
+        let channels = self.mixer(sound).channels();
+        self.interleaved.clear();
+        self.interleaved.resize(gap as usize * channels, 0.0);
+        self.push();
         self.taken += gap as u64;
         let frames = sound.frames();
         let skipped = (self.next() - at).clamp(0, frames as i64) as usize;
         let taken = ((frames - skipped) as u64).min(self.count - self.taken) as usize;
         if taken > 0 {
-            self.average(sound, skipped, taken);
+            self.add(sound, skipped, taken);
             self.taken += taken as u64;
         }
     }
 
-    fn average(&mut self, sound: &GenericAudioBufferRef<'_>, skipped: usize, taken: usize) {
-        let channels = sound.num_planes().max(1);
+    fn mixer(&mut self, sound: &GenericAudioBufferRef<'_>) -> &mut Mixer {
+        self.mixer.get_or_insert_with(|| {
+            let channels = sound.num_planes().max(1);
+            match self.mix {
+                Some(mix) => Mixer::decided(mix, channels, (self.first + self.taken as i64).max(0) as u64),
+                None => Mixer::new(channels, self.rate),
+            }
+        })
+    }
+
+    /// Mixes what is in `interleaved`.
+    fn push(&mut self) {
+        if let Some(mixer) = &mut self.mixer {
+            mixer.push(&self.interleaved, &mut self.samples);
+        }
+    }
+
+    fn add(&mut self, sound: &GenericAudioBufferRef<'_>, skipped: usize, taken: usize) {
+        let (channels, expected) = (sound.num_planes().max(1), self.mixer(sound).channels());
         self.interleaved.clear();
         self.interleaved.resize(sound.samples_interleaved(), 0.0);
         sound.copy_to_slice_interleaved(&mut self.interleaved);
-        let wanted = &self.interleaved[skipped * channels..(skipped + taken) * channels];
-        let scale = 1.0 / channels as f32;
+        self.interleaved.truncate((skipped + taken) * channels);
+        self.interleaved.drain(..skipped * channels);
         // A lossy decoder may return a broken float; one NaN would spread over the whole model.
-        let finite = |value: f32| if value.is_finite() { value } else { 0.0 };
-        self.samples.extend(wanted.chunks_exact(channels).map(|frame| finite(frame.iter().sum::<f32>() * scale)));
+        self.interleaved.iter_mut().filter(|value| !value.is_finite()).for_each(|value| *value = 0.0);
+        if channels != expected {
+            // A frame with another number of channels, as a damaged file has.
+            let mut mono = Vec::with_capacity(taken);
+            Mix::default().apply(&self.interleaved, channels, 0, &mut mono);
+            self.interleaved = mono.iter().flat_map(|&sample| std::iter::repeat_n(sample, expected)).collect();
+        }
+        self.push();
     }
 }
 

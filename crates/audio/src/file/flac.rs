@@ -12,6 +12,7 @@ use std::path::Path;
 use plimsoll_core::Samples;
 use pulp::{Arch, Simd, WithSimd};
 
+use super::mix::MixJudge;
 use super::{
     Audio, AudioInfo, AudioKind, AudioPart, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
 };
@@ -65,7 +66,8 @@ pub(super) fn may_begin_with(first: &[u8]) -> bool {
     first == MAGIC || first.starts_with(TAG)
 }
 
-/// Reads a segment of a FLAC file, averaged to one channel. `None`: the file is damaged, unusual or large.
+/// Reads a segment of a FLAC file, averaged to one channel. `None`: the file is damaged, unusual or large, or its channels
+/// cancel each other.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
     let source = AudioSource::from_path(path);
     // Of a part without a length, the end of the container is read only where the file is longer than most.
@@ -221,7 +223,8 @@ fn decode(buffers: &mut Buffers, header: &StreamHeader, range: &SampleRange) -> 
     let mut samples = Vec::with_capacity(usize::try_from(range.count).ok()?.min(possible));
     let (mut position, mut done, mut frames, mut usual_size) = (header.first_frame, 0, 0, None);
     let last = range.first + range.count;
-    while done < last {
+    let mut judge = MixJudge::new(header.channels, header.rate);
+    while done < last || judge.decided().is_none() && done < header.length {
         let frame = FrameHeader::read(&bytes[position..end])?;
         let is_next = if frame.is_numbered { frame.number == frames } else { frame.number == done };
         let size = frame.size as u64;
@@ -247,12 +250,22 @@ fn decode(buffers: &mut Buffers, header: &StreamHeader, range: &SampleRange) -> 
             return None;
         }
         let from = range.first.saturating_sub(done).min(size) as usize;
-        let to = (last - done).min(size) as usize;
+        let to = last.saturating_sub(done).min(size) as usize;
+        if judge.decided().is_none() {
+            judge.push(&interleaved(planes, header.bits));
+        }
         average(planes, from..to, header.bits, &mut samples);
         done += size;
         frames += 1;
     }
-    Some(samples)
+    judge.finish().channel().is_none().then_some(samples)
+}
+
+/// Returns the values of all channels of a frame.
+fn interleaved(planes: &[Vec<i32>], bits: u32) -> Vec<f32> {
+    let full = 1.0 / (1u32 << (bits - 1)) as f32;
+    let size = planes.first().map_or(0, Vec::len);
+    (0..size).flat_map(|index| planes.iter().map(move |plane| plane[index] as f32 * full)).collect()
 }
 
 /// Decodes the samples of one channel of a frame. `bits`: the bits of a sample.

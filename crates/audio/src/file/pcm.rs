@@ -3,10 +3,14 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::mix::{Mix, MixJudge, Mixer};
 use super::{AudioError, unreadable};
 
 /// Most bytes of one block. A pipe of Linux holds as many.
 const BLOCK_BYTES: usize = 1 << 16;
+
+/// Bytes that are shown to a judge of channels at once: about a quarter of a second.
+const JUDGED_BYTES: usize = 1 << 15;
 
 /// Encoding of uncompressed samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +21,20 @@ pub(super) enum Encoding {
     Integer { bytes: usize, bits: u32 },
     /// 32-bit floats.
     Float,
+    /// 64-bit floats.
+    Double,
+    /// A-law of telephones, by ITU-T G.711.
+    ALaw,
+    /// Mu-law of telephones, by ITU-T G.711.
+    MuLaw,
 }
 
 impl Encoding {
     /// Returns the number of bytes of one value.
     pub(super) fn width(self) -> usize {
         match self {
-            Self::Byte => 1,
+            Self::Byte | Self::ALaw | Self::MuLaw => 1,
+            Self::Double => 8,
             Self::Integer { bytes, .. } => bytes,
             Self::Float => 4,
         }
@@ -46,7 +57,54 @@ impl Encoding {
                 let value = f32::from_le_bytes(word);
                 if value.is_finite() { value } else { 0.0 }
             }),
+            Self::Double => average(bytes, channels, samples, |word| {
+                let value = f64::from_le_bytes(word) as f32;
+                if value.is_finite() { value } else { 0.0 }
+            }),
+            Self::ALaw => average(bytes, channels, samples, |[byte]| a_law(byte)),
+            Self::MuLaw => average(bytes, channels, samples, |[byte]| mu_law(byte)),
         }
+    }
+}
+
+/// Returns the value of a byte of A-law: a sign, a power of two and four bits, all even bits inverted.
+#[inline]
+fn a_law(byte: u8) -> f32 {
+    let bits = i32::from(byte ^ 0x55);
+    let (power, rest) = (bits >> 4 & 7, (bits & 15) << 4 | 8);
+    let size = if power == 0 { rest } else { (rest | 0x100) << (power - 1) };
+    (if bits & 0x80 != 0 { size } else { -size }) as f32 / 32_768.0
+}
+
+/// Returns the value of a byte of mu-law: a sign, a power of two and four bits, all inverted.
+#[inline]
+fn mu_law(byte: u8) -> f32 {
+    const BIAS: i32 = 0x84;
+    let bits = i32::from(!byte);
+    let size = (((bits & 15) << 3 | BIAS) << (bits >> 4 & 7)) - BIAS;
+    (if bits & 0x80 != 0 { -size } else { size }) as f32 / 32_768.0
+}
+
+impl Encoding {
+    /// Appends one channel of whole frames to `samples`, the first of which has index `at` in the file.
+    pub(super) fn mixed(self, bytes: &[u8], channels: usize, mix: Mix, at: u64, samples: &mut Vec<f32>) {
+        if mix.channel().is_none() {
+            return self.mono(bytes, channels, samples);
+        }
+        mix.apply(&self.values(bytes), channels, at, samples);
+    }
+
+    /// Decodes the values of all channels.
+    pub(super) fn values(self, bytes: &[u8]) -> Vec<f32> {
+        let mut values = Vec::with_capacity(bytes.len() / self.width());
+        self.mono(bytes, 1, &mut values);
+        values
+    }
+
+    /// Shows whole frames to a judge. Returns its decision once it is made.
+    pub(super) fn show(self, bytes: &[u8], channels: usize, judge: &mut MixJudge) -> Option<Mix> {
+        let piece = (JUDGED_BYTES / (self.width() * channels)).max(1) * self.width() * channels;
+        bytes.chunks(piece).find_map(|piece| judge.push(&self.values(piece)))
     }
 }
 
@@ -81,7 +139,7 @@ pub(super) struct PcmBlocks {
     path: PathBuf,
     reader: Box<dyn Read>,
     encoding: Encoding,
-    channels: usize,
+    mixer: Mixer,
     /// Bytes that may still be read.
     left: u64,
     /// Whether an earlier end is an error.
@@ -92,9 +150,9 @@ pub(super) struct PcmBlocks {
 
 impl PcmBlocks {
     /// Takes a reader at its first sample. Its end ends the sound.
-    pub(super) fn new(path: &Path, reader: Box<dyn Read>, encoding: Encoding, channels: usize) -> Self {
+    pub(super) fn new(path: &Path, reader: Box<dyn Read>, encoding: Encoding, mixer: Mixer) -> Self {
         let (path, bytes) = (path.into(), Vec::new());
-        Self { path, reader, encoding, channels, left: u64::MAX, is_promised: false, bytes }
+        Self { path, reader, encoding, mixer, left: u64::MAX, is_promised: false, bytes }
     }
 
     /// Reads at most `bytes` bytes.
@@ -107,9 +165,14 @@ impl PcmBlocks {
         Self { left: bytes, is_promised: true, ..self }
     }
 
-    /// Appends the next samples, averaged to one channel; false at the end. Waits for bytes, but for no whole block.
+    /// Returns how the channels are mixed, once that is known.
+    pub(super) fn mix(&self) -> Option<Mix> {
+        self.mixer.mix()
+    }
+
+    /// Appends the next samples of one channel; false at the end. Waits for bytes, but for no whole block.
     pub(super) fn read(&mut self, samples: &mut Vec<f32>) -> Result<bool, AudioError> {
-        let frame = self.encoding.width() * self.channels;
+        let frame = self.encoding.width() * self.mixer.channels();
         loop {
             let had = self.bytes.len();
             let wanted = (BLOCK_BYTES.max(frame) as u64).min(self.left) as usize;
@@ -121,14 +184,15 @@ impl PcmBlocks {
                 other => other.map_err(|error| unreadable(&self.path, error))?,
             };
             if count == 0 {
-                return match self.is_promised && self.left > 0 {
-                    true => Err(unreadable(&self.path, io::ErrorKind::UnexpectedEof.into())),
-                    false => Ok(false),
-                };
+                if self.is_promised && self.left > 0 {
+                    return Err(unreadable(&self.path, io::ErrorKind::UnexpectedEof.into()));
+                }
+                self.mixer.finish(samples);
+                return Ok(false);
             }
             self.left -= count as u64;
             let whole = self.bytes.len() / frame * frame;
-            self.encoding.mono(&self.bytes[..whole], self.channels, samples);
+            self.mixer.push_bytes(self.encoding, &self.bytes[..whole], samples);
             self.bytes.drain(..whole);
             if whole > 0 {
                 return Ok(true);
@@ -157,6 +221,12 @@ mod tests {
                 let value = f32::from_le_bytes(word.try_into().unwrap());
                 if value.is_finite() { value } else { 0.0 }
             }
+            Encoding::Double => {
+                let value = f64::from_le_bytes(word.try_into().unwrap()) as f32;
+                if value.is_finite() { value } else { 0.0 }
+            }
+            Encoding::ALaw => a_law(word[0]),
+            Encoding::MuLaw => mu_law(word[0]),
         };
         let frames = bytes.chunks_exact(encoding.width() * channels);
         let mean =
@@ -164,17 +234,35 @@ mod tests {
         frames.map(mean).collect()
     }
 
+    #[test]
+    fn telephone_bytes_have_the_values_of_g711() {
+        // From the tables of G.711: the first, some in the middle, and the last of each sign, as whole numbers of 16 bits.
+        let whole = |value: f32| (value * 32_768.0) as i32;
+        for (byte, a, mu) in [
+            (0x00, -5_504, -32_124),
+            (0x55, -8, -716),
+            (0x2a, -32_256, -5_372),
+            (0x7f, -848, 0),
+            (0x80, 5_504, 32_124),
+            (0xd5, 8, 716),
+            (0xaa, 32_256, 5_372),
+            (0xff, 848, 0),
+        ] {
+            assert_eq!((whole(a_law(byte)), whole(mu_law(byte))), (a, mu), "{byte:#x}");
+        }
+    }
+
     proptest! {
         #[test]
         fn every_encoding_has_the_values_of_its_words(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             channels in 1_usize..5,
-            kind in 0_usize..8,
+            kind in 0_usize..11,
         ) {
             let integer = |bytes, bits| Encoding::Integer { bytes, bits };
             let encoding = [
                 Encoding::Byte, Encoding::Float, integer(1, 8), integer(2, 16), integer(2, 12), integer(3, 24),
-                integer(4, 32), integer(4, 20),
+                integer(4, 32), integer(4, 20), Encoding::Double, Encoding::ALaw, Encoding::MuLaw,
             ][kind];
             let mut samples = vec![7.0];
             encoding.mono(&bytes, channels, &mut samples);

@@ -6,6 +6,7 @@ use std::path::Path;
 use plimsoll_core::Seconds;
 
 use super::compressed::{self, CompressedBlocks};
+use super::mix::{Mix, Mixer};
 use super::pcm::{Encoding, PcmBlocks};
 use super::{AudioError, SAMPLE_RATES, first_bytes, is_wav, wav};
 use crate::resample::ResampleStream;
@@ -69,7 +70,7 @@ pub struct RawAudio {
     pub encoding: RawEncoding,
 }
 
-/// Audio that is read in blocks, averaged to one channel, at the sample rate that was asked for.
+/// Audio that is read in blocks as one channel, at the sample rate that was asked for.
 ///
 /// The samples are those of [`read_audio`](super::read_audio), to the last bit. The memory does not depend on the length of
 /// the audio.
@@ -141,7 +142,8 @@ impl AudioStream {
             let found = format!("{} channels at {} Hz", form.channels, form.rate);
             return Err(AudioError::Unsupported { file: "-".into(), found });
         }
-        let blocks = PcmBlocks::new(Path::new("-"), Box::new(reader), form.encoding.encoding(), form.channels.into());
+        let mixer = Mixer::new(form.channels.into(), form.rate);
+        let blocks = PcmBlocks::new(Path::new("-"), Box::new(reader), form.encoding.encoding(), mixer);
         Ok(Self::new(Blocks::Pcm(blocks), form.rate, rate))
     }
 
@@ -153,6 +155,16 @@ impl AudioStream {
     /// Returns the length of the audio; `None` for a stream, whose end is not known.
     pub fn length(&self) -> Option<Seconds> {
         self.length
+    }
+
+    /// Returns the channel that is taken in place of the average of all, counted from 1, see [`taken_channel`](super::taken_channel).
+    /// `None` where channels are averaged, and before about a second of sound was read.
+    pub fn taken_channel(&self) -> Option<u16> {
+        let mix = match &self.blocks {
+            Blocks::Pcm(blocks) => blocks.mix(),
+            Blocks::Compressed(blocks) => blocks.mix(),
+        };
+        mix.and_then(Mix::number)
     }
 
     /// Appends the next samples to `samples`; false at the end. A block may be empty before the end. A stream is waited for

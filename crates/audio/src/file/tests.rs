@@ -248,7 +248,7 @@ fn errors_name_the_file_and_what_is_wrong() {
     broken.wav is not a WAV file: it ends before its sound begins
     audio file broken.wav is truncated: its header promises 16 bytes of audio, the file has 13
     audio file broken.wav is empty
-    broken.wav has an unsupported audio format: samples that are neither integers nor floats
+    broken.wav has sound that cannot be read: MP3 in WAV; convert it with `ffmpeg -i IN -ar 16000 OUT.flac`
     broken.wav has an unsupported audio format: a sample rate of 1 Hz
     broken.wav is not a WAV file: file contains zero channels
     broken.wav has an unsupported audio format: bits per sample is not 32

@@ -5,18 +5,19 @@ mod header;
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 
-use hound::{SampleFormat, WavSpec};
 use plimsoll_core::Samples;
 
+use super::mix::{self, Mix, MixJudge, Mixer};
 use super::pcm::{Encoding, PcmBlocks};
 use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
     unreadable,
 };
 use crate::buffers;
-use header::{ForwardReader, Header};
+use header::{ForwardReader, Header, Problem};
 
 /// Most bytes that a thread keeps for the next file: a minute of speech at 16 kHz.
 const KEPT_BYTES: usize = 2 << 20;
@@ -26,21 +27,23 @@ thread_local! {
     static BYTES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Reads a segment of a WAV file and averages its channels.
+/// Reads a segment of a WAV file as one channel.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
     let mut file = WavFile::open(path)?;
     let SampleRange { first, count } = file.info().locate(path, segment)?;
     // Fresh memory is cleared by the system first, which takes as long as decoding.
     let mut bytes = BYTES.take();
-    let samples = file.read(first, count, &mut bytes).map(|()| {
+    let samples = file.mix(first..first + count, &mut bytes).and_then(|mix| {
+        file.read(first, count, &mut bytes)?;
+        let mix = mix.unwrap_or_else(|| file.judged(&bytes));
         let mut samples = buffers::take(count as usize);
-        file.encoding.mono(&bytes, file.spec.channels as usize, &mut samples);
-        samples
+        file.encoding.mixed(&bytes, file.channels(), mix, first, &mut samples);
+        Ok(samples)
     });
     if bytes.capacity() <= KEPT_BYTES {
         BYTES.set(bytes);
     }
-    Ok(Audio { samples: samples?, rate: file.spec.sample_rate })
+    Ok(Audio { samples: samples?, rate: file.rate })
 }
 
 /// Reads the header of a WAV file.
@@ -48,11 +51,17 @@ pub(super) fn info(path: &Path) -> Result<AudioInfo, AudioError> {
     Ok(WavFile::open(path)?.info())
 }
 
+/// Finds how the channels of a WAV file are mixed.
+pub(super) fn mix(path: &Path) -> Result<Mix, AudioError> {
+    WavFile::open(path)?.find_mix(&mut Vec::new())
+}
+
 /// Opens a WAV file whose samples are read in blocks. Returns its sample rate and length, too.
 pub(super) fn blocks(path: &Path) -> Result<(PcmBlocks, AudioInfo), AudioError> {
     let file = WavFile::open(path)?;
     let (info, bytes) = (file.info(), file.length * file.frame_bytes());
-    let blocks = PcmBlocks::new(path, Box::new(file.reader), file.encoding, file.spec.channels.into());
+    let mixer = Mixer::new(info.channels.into(), info.rate);
+    let blocks = PcmBlocks::new(path, Box::new(file.reader), file.encoding, mixer);
     Ok((blocks.with_promised(bytes), info))
 }
 
@@ -67,11 +76,12 @@ pub(super) fn stream(name: &Path, reader: impl Read + 'static) -> Result<(PcmBlo
     if first[0] != b'R' {
         return Err(AudioError::NotWav { file: name.into(), problem: not_riff(first) });
     }
-    let Header { spec, value_bytes, audio_bytes, .. } =
-        Header::read(&mut reader).map_err(|error| broken(name, &error))?;
-    let encoding = encoding(name, spec, value_bytes)?;
-    let blocks = PcmBlocks::new(name, Box::new(reader.into_inner()), encoding, spec.channels.into());
-    Ok((blocks.with_most(audio_bytes.unwrap_or(u64::MAX)), spec.sample_rate))
+    let Header { rate, channels, encoding, audio_bytes, .. } =
+        Header::read(&mut reader).map_err(|problem| broken(name, problem))?;
+    check_rate(name, rate)?;
+    let mixer = Mixer::new(channels.into(), rate);
+    let blocks = PcmBlocks::new(name, Box::new(reader.into_inner()), encoding, mixer);
+    Ok((blocks.with_most(audio_bytes.unwrap_or(u64::MAX)), rate))
 }
 
 /// Describes a stream that begins with the bytes `first`, and not with RIFF.
@@ -91,7 +101,8 @@ fn not_riff(first: &[u8]) -> String {
 struct WavFile<'a> {
     path: &'a Path,
     reader: BufReader<AudioReader>,
-    spec: WavSpec,
+    rate: u32,
+    channels: u16,
     encoding: Encoding,
     /// Position of the first sample in the file, in bytes.
     start: u64,
@@ -107,29 +118,63 @@ impl<'a> WavFile<'a> {
             return Err(AudioError::Empty(path.into()));
         }
         let mut reader = BufReader::new(file);
-        let Header { spec, value_bytes, start, audio_bytes } =
-            Header::read(&mut reader).map_err(|error| broken(path, &error))?;
-        let frame_bytes = value_bytes * u64::from(spec.channels);
+        let Header { rate, channels, encoding, start, audio_bytes } =
+            Header::read(&mut reader).map_err(|problem| broken(path, problem))?;
+        let frame_bytes = encoding.width() as u64 * u64::from(channels);
         let found = size.saturating_sub(start);
         let length = audio_bytes.unwrap_or(found) / frame_bytes;
         if length == 0 {
             return Err(AudioError::Empty(path.into()));
         }
-        let encoding = encoding(path, spec, value_bytes)?;
+        check_rate(path, rate)?;
         match audio_bytes {
             Some(promised) if promised > found => Err(AudioError::Truncated { file: path.into(), promised, found }),
-            _ => Ok(Self { path, reader, spec, encoding, start, length }),
+            _ => Ok(Self { path, reader, rate, channels, encoding, start, length }),
         }
     }
 
     fn info(&self) -> AudioInfo {
-        let WavSpec { sample_rate: rate, channels, .. } = self.spec;
+        let (rate, channels) = (self.rate, self.channels);
         AudioInfo { kind: AudioKind::Wav, rate, channels, duration: Samples(self.length).at(rate) }
+    }
+
+    fn channels(&self) -> usize {
+        self.channels.into()
+    }
+
+    /// Returns how the channels of a range are mixed; `None` for a whole file, which decides that itself.
+    fn mix(&mut self, range: Range<u64>, bytes: &mut Vec<u8>) -> Result<Option<Mix>, AudioError> {
+        if self.channels() == 1 {
+            return Ok(Some(Mix::default()));
+        }
+        if range == (0..self.length) {
+            return Ok(None);
+        }
+        mix::known(self.path, || self.find_mix(bytes)).map(Some)
+    }
+
+    /// Finds how the channels are mixed by the whole file in `bytes`.
+    fn judged(&self, bytes: &[u8]) -> Mix {
+        let mut judge = MixJudge::new(self.channels(), self.rate);
+        self.encoding.show(bytes, self.channels(), &mut judge).unwrap_or_else(|| judge.finish())
+    }
+
+    /// Reads the beginning of the file, and finds how its channels are mixed.
+    fn find_mix(&mut self, bytes: &mut Vec<u8>) -> Result<Mix, AudioError> {
+        let mut judge = MixJudge::new(self.channels(), self.rate);
+        let (mut at, step) = (0, u64::from(self.rate));
+        while at < self.length && judge.decided().is_none() {
+            let count = step.min(self.length - at);
+            self.read(at, count, bytes)?;
+            self.encoding.show(bytes, self.channels(), &mut judge);
+            at += count;
+        }
+        Ok(judge.finish())
     }
 
     /// Returns the number of bytes of one value of each channel.
     fn frame_bytes(&self) -> u64 {
-        self.encoding.width() as u64 * u64::from(self.spec.channels)
+        self.encoding.width() as u64 * u64::from(self.channels)
     }
 
     /// Reads `count` values of each channel into `bytes`, from the value `first` on.
@@ -143,39 +188,30 @@ impl<'a> WavFile<'a> {
     }
 }
 
-fn encoding(path: &Path, spec: WavSpec, bytes: u64) -> Result<Encoding, AudioError> {
-    let unsupported = |found| AudioError::Unsupported { file: path.into(), found };
-    if !SAMPLE_RATES.contains(&spec.sample_rate) {
-        return Err(unsupported(format!("a sample rate of {} Hz", spec.sample_rate)));
-    }
-    for_spec(spec, bytes).ok_or_else(|| {
-        let kind = if spec.sample_format == SampleFormat::Float { "floats" } else { "integers" };
-        unsupported(format!("{}-bit {kind} in {bytes} bytes", spec.bits_per_sample))
-    })
-}
-
-fn for_spec(spec: WavSpec, bytes: u64) -> Option<Encoding> {
-    match (spec.sample_format, bytes, spec.bits_per_sample) {
-        (SampleFormat::Float, 4, 32) => Some(Encoding::Float),
-        (SampleFormat::Int, 1, 8) => Some(Encoding::Byte),
-        (SampleFormat::Int, 2..=4, bits @ (16 | 24 | 32)) if u64::from(bits) <= 8 * bytes => {
-            Some(Encoding::Integer { bytes: bytes as usize, bits: bits.into() })
-        }
-        _ => None,
+/// Checks a sample rate.
+fn check_rate(path: &Path, rate: u32) -> Result<(), AudioError> {
+    match SAMPLE_RATES.contains(&rate) {
+        true => Ok(()),
+        false => Err(AudioError::Unsupported { file: path.into(), found: format!("a sample rate of {rate} Hz") }),
     }
 }
 
-fn broken(path: &Path, error: &hound::Error) -> AudioError {
+fn broken(path: &Path, problem: Problem) -> AudioError {
     let file = path.into();
+    let error = match problem {
+        Problem::Broken(error) => error,
+        Problem::Unusual(found) => return AudioError::Unsupported { file, found },
+        Problem::Codec(found) => return AudioError::Codec { file, found },
+    };
     match error {
         hound::Error::Unsupported => {
             AudioError::Unsupported { file, found: "samples that are neither integers nor floats".into() }
         }
-        // For example a header for 64-bit floats.
+        // For example a header for 16-bit floats.
         hound::Error::FormatError(problem) if problem.starts_with("bits per sample") => {
-            AudioError::Unsupported { file, found: (*problem).into() }
+            AudioError::Unsupported { file, found: problem.into() }
         }
-        hound::Error::FormatError(problem) => AudioError::NotWav { file, problem: (*problem).into() },
+        hound::Error::FormatError(problem) => AudioError::NotWav { file, problem: problem.into() },
         // `hound` returns its own I/O error when the file ends inside the header.
         hound::Error::IoError(_) => AudioError::NotWav { file, problem: "it ends before its sound begins".into() },
         other => AudioError::NotWav { file, problem: other.to_string() },

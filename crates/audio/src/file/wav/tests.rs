@@ -175,3 +175,60 @@ fn zero_is_an_unknown_size_only_where_both_sizes_are_unknown() {
         assert!(matches!(read(&nothing), Err(AudioError::Empty(_))), "{audio}");
     }
 }
+
+/// Makes a file of two channels with any format chunk.
+fn with_format(tag: u16, bits: u16, is_extended: bool, audio: &[u8]) -> Vec<u8> {
+    let width = (bits / 8).max(1);
+    let own = if is_extended { 0xfffe } else { tag };
+    let mut format = [own.to_le_bytes(), 2u16.to_le_bytes()].concat();
+    format.extend(8_000u32.to_le_bytes());
+    format.extend((16_000 * u32::from(width)).to_le_bytes());
+    format.extend([(2 * width).to_le_bytes(), bits.to_le_bytes()].concat());
+    if is_extended {
+        format.extend([22u16.to_le_bytes(), bits.to_le_bytes(), [3, 0], [0, 0], tag.to_le_bytes()].concat());
+        format.extend(b"\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71");
+    }
+    let parts = [
+        &b"RIFF"[..],
+        &(20 + format.len() as u32 + audio.len() as u32).to_le_bytes(),
+        b"WAVEfmt ",
+        &(format.len() as u32).to_le_bytes(),
+        &format,
+        b"data",
+        &(audio.len() as u32).to_le_bytes(),
+        audio,
+    ];
+    parts.concat()
+}
+
+#[test]
+fn telephone_sound_and_long_floats_are_read() {
+    let samples = |bytes: Vec<u8>| read(&bytes).map(|audio| audio.samples);
+    let doubles: Vec<u8> = [0.5f64, -0.25, f64::NAN, 0.5].into_iter().flat_map(f64::to_le_bytes).collect();
+    for is_extended in [false, true] {
+        assert_eq!(samples(with_format(3, 64, is_extended, &doubles)).unwrap(), [0.125, 0.25]);
+        let a_law = samples(with_format(6, 8, is_extended, &[0xd5, 0xd5, 0xd5, 0x55])).unwrap();
+        assert_eq!(a_law, [8.0 / 32_768.0, 0.0]);
+        let mu_law = samples(with_format(7, 8, is_extended, &[0x80, 0x80, 0xff, 0x7f])).unwrap();
+        assert_eq!(mu_law, [32_124.0 / 32_768.0, 0.0]);
+    }
+}
+
+#[test]
+fn compressed_sound_in_wav_is_named() {
+    let problem = |tag, bits| read(&with_format(tag, bits, false, &[0; 64])).unwrap_err().to_string();
+    for (tag, bits, name) in [
+        (0x11, 4, "IMA ADPCM in WAV"),
+        (2, 4, "MS ADPCM in WAV"),
+        (0x31, 0, "GSM in WAV"),
+        (0x55, 0, "MP3 in WAV"),
+        (6, 16, "A-law or mu-law of other than 8 bits in WAV"),
+        (0x1234, 8, "the format 0x1234 of WAV"),
+    ] {
+        let found = problem(tag, bits);
+        let expected =
+            format!("has sound that cannot be read: {name}; convert it with `ffmpeg -i IN -ar 16000 OUT.flac`");
+        assert!(found.ends_with(&expected), "{found}");
+    }
+    assert!(problem(3, 16).contains("has an unsupported audio format"), "{}", problem(3, 16));
+}
