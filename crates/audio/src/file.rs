@@ -1,7 +1,7 @@
 //! Audio files: reads [many formats](EXTENSIONS), and the sound of videos, with any channels and sample rate as mono
 //! samples in `-1..1`; writes WAV and FLAC.
 //!
-//! Code of this crate reads WAV files, because a segment in the middle of an hour then costs one seek and one read.
+//! Code of this crate reads WAV files and others with uncompressed samples, because a segment in the middle of an hour then costs one seek and one read.
 //! Symphonia decodes the compressed formats; a decoder of this crate is faster for whole FLAC files, and leaves to Symphonia
 //! what is unusual or damaged. The reader is chosen by the first bytes of a file, not by the file name.
 //!
@@ -14,6 +14,7 @@ mod matroska;
 mod mix;
 mod mp4;
 mod opus;
+mod other_pcm;
 mod page;
 mod pcm;
 mod source;
@@ -72,8 +73,10 @@ impl Audio {
 /// differ only in the extension, the first in this list has the best sound.
 ///
 /// Names are only for lists of files: readers go by the first bytes.
-pub const EXTENSIONS: [&str; 14] =
-    ["wav", "flac", "mp3", "ogg", "oga", "opus", "m4a", "aac", "mka", "mp4", "m4v", "mov", "mkv", "webm"];
+pub const EXTENSIONS: [&str; 19] = [
+    "wav", "flac", "aiff", "aif", "aifc", "caf", "au", "mp3", "ogg", "oga", "opus", "m4a", "aac", "mka", "mp4", "m4v",
+    "mov", "mkv", "webm",
+];
 
 /// Returns whether the name of a file says that it [has sound](EXTENSIONS), in any case of letters.
 ///
@@ -113,6 +116,12 @@ pub enum AudioKind {
     Aac,
     /// ALAC: lossless compression, in MP4.
     Alac,
+    /// AIFF or AIFF-C: uncompressed samples, of Apple.
+    Aiff,
+    /// AU: uncompressed samples, of Sun.
+    Au,
+    /// CAF: uncompressed samples in Apple's Core Audio.
+    Caf,
 }
 
 impl AudioKind {
@@ -126,6 +135,9 @@ impl AudioKind {
             Self::Opus => "Opus",
             Self::Aac => "AAC",
             Self::Alac => "ALAC",
+            Self::Aiff => "AIFF",
+            Self::Au => "AU",
+            Self::Caf => "CAF",
         }
     }
 
@@ -138,7 +150,15 @@ impl AudioKind {
             Self::Vorbis => "ogg",
             Self::Opus => "opus",
             Self::Aac | Self::Alac => "m4a",
+            Self::Aiff => "aiff",
+            Self::Au => "au",
+            Self::Caf => "caf",
         }
+    }
+
+    /// Returns whether the samples are not compressed, so that a segment costs one read.
+    pub fn is_uncompressed(self) -> bool {
+        matches!(self, Self::Wav | Self::Aiff | Self::Au | Self::Caf)
     }
 }
 
@@ -207,7 +227,7 @@ pub enum AudioError {
         found: String,
     },
     /// The file is not an audio file of any known format.
-    #[error("{} is neither WAV, FLAC, MP3, Ogg, MP4, AAC nor Matroska", .0.display())]
+    #[error("{} is neither WAV, AIFF, AU, CAF, FLAC, MP3, Ogg, MP4, AAC nor Matroska", .0.display())]
     NotAudio(PathBuf),
     /// The sound is in a form that this crate does not decode, but other programs do.
     #[error("{} has sound that cannot be read: {found}; convert it with `ffmpeg -i IN -ar 16000 OUT.flac`", file.display())]
@@ -322,7 +342,7 @@ pub const DURATION_TOLERANCE: Seconds = Seconds(0.1);
 /// When the file is missing, unreadable, damaged, empty or not in a supported format.
 pub fn taken_channel(path: impl AsRef<Path>) -> Result<Option<u16>, AudioError> {
     let path = path.as_ref();
-    let find = || if is_wav(&first_bytes(path)?) { wav::mix(path) } else { compressed::mix_of(path) };
+    let find = || if is_uncompressed(&first_bytes(path)?) { wav::mix(path) } else { compressed::mix_of(path) };
     Ok(mix::known(path, find)?.number())
 }
 
@@ -385,7 +405,7 @@ pub fn read_heard_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
 /// behind the header is not noticed.
 pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_wav(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, true) }
+    if is_uncompressed(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, true) }
 }
 
 /// Reads the format, sample rate and channels of an audio file from its header. The length is infinite where the whole
@@ -395,7 +415,7 @@ pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
 /// In the same cases as [`audio_info`].
 pub fn quick_audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_wav(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, false) }
+    if is_uncompressed(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, false) }
 }
 
 fn at_rate(audio: Audio, rate: u32) -> Audio {
@@ -404,7 +424,7 @@ fn at_rate(audio: Audio, rate: u32) -> Audio {
 
 fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
     let first = first_bytes(path)?;
-    if is_wav(&first) {
+    if is_uncompressed(&first) {
         return wav::read(path, segment);
     }
     let fast = if flac::may_begin_with(&first) { flac::read(path, segment) } else { None };
@@ -421,9 +441,9 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>, AudioError> {
     if first.is_empty() { Err(AudioError::Empty(path.into())) } else { Ok(first) }
 }
 
-/// Returns whether a file begins like a WAV file, whatever its name.
-fn is_wav(first: &[u8]) -> bool {
-    matches!(first, b"RIFF" | b"RF64" | b"BW64")
+/// Returns whether a file begins like one with uncompressed samples, whatever its name.
+fn is_uncompressed(first: &[u8]) -> bool {
+    matches!(first, b"RIFF" | b"RF64" | b"BW64") || other_pcm::may_begin_with(first)
 }
 
 fn unreadable(path: &Path, source: io::Error) -> AudioError {

@@ -17,12 +17,18 @@ const JUDGED_BYTES: usize = 1 << 15;
 pub(super) enum Encoding {
     /// Unsigned 8-bit integers; silence is 128.
     Byte,
+    /// Signed integers of whole bytes, the highest byte first.
+    Signed { bytes: usize },
     /// Signed little-endian integers of `bits` bits, stored in `bytes` bytes.
     Integer { bytes: usize, bits: u32 },
-    /// 32-bit floats.
+    /// 32-bit floats, the lowest byte first.
     Float,
-    /// 64-bit floats.
+    /// 64-bit floats, the lowest byte first.
     Double,
+    /// 32-bit floats, the highest byte first.
+    BigFloat,
+    /// 64-bit floats, the highest byte first.
+    BigDouble,
     /// A-law of telephones, by ITU-T G.711.
     ALaw,
     /// Mu-law of telephones, by ITU-T G.711.
@@ -34,9 +40,9 @@ impl Encoding {
     pub(super) fn width(self) -> usize {
         match self {
             Self::Byte | Self::ALaw | Self::MuLaw => 1,
-            Self::Double => 8,
-            Self::Integer { bytes, .. } => bytes,
-            Self::Float => 4,
+            Self::Double | Self::BigDouble => 8,
+            Self::Integer { bytes, .. } | Self::Signed { bytes } => bytes,
+            Self::Float | Self::BigFloat => 4,
         }
     }
 
@@ -52,19 +58,32 @@ impl Encoding {
             Self::Integer { bytes: 2, bits } => average(bytes, channels, samples, |word: [u8; 2]| integer(word, bits)),
             Self::Integer { bytes: 3, bits } => average(bytes, channels, samples, |word: [u8; 3]| integer(word, bits)),
             Self::Integer { bits, .. } => average(bytes, channels, samples, |word: [u8; 4]| integer(word, bits)),
-            // A file of floats may hold anything; one NaN would spread over the whole model.
-            Self::Float => average(bytes, channels, samples, |word| {
-                let value = f32::from_le_bytes(word);
-                if value.is_finite() { value } else { 0.0 }
-            }),
-            Self::Double => average(bytes, channels, samples, |word| {
-                let value = f64::from_le_bytes(word) as f32;
-                if value.is_finite() { value } else { 0.0 }
-            }),
+            Self::Signed { bytes: 1 } => average(bytes, channels, samples, big::<1>),
+            Self::Signed { bytes: 2 } => average(bytes, channels, samples, big::<2>),
+            Self::Signed { bytes: 3 } => average(bytes, channels, samples, big::<3>),
+            Self::Signed { .. } => average(bytes, channels, samples, big::<4>),
+            Self::Float => average(bytes, channels, samples, |word| finite(f32::from_le_bytes(word))),
+            Self::Double => average(bytes, channels, samples, |word| finite(f64::from_le_bytes(word) as f32)),
+            Self::BigFloat => average(bytes, channels, samples, |word| finite(f32::from_be_bytes(word))),
+            Self::BigDouble => average(bytes, channels, samples, |word| finite(f64::from_be_bytes(word) as f32)),
             Self::ALaw => average(bytes, channels, samples, |[byte]| a_law(byte)),
             Self::MuLaw => average(bytes, channels, samples, |[byte]| mu_law(byte)),
         }
     }
+}
+
+/// Returns a value, or zero for what is no number: a file of floats may hold anything, and one NaN would spread over the whole
+/// model.
+#[inline]
+fn finite(value: f32) -> f32 {
+    if value.is_finite() { value } else { 0.0 }
+}
+
+/// Returns the value of an integer whose highest byte comes first.
+#[inline]
+fn big<const WIDTH: usize>(mut bytes: [u8; WIDTH]) -> f32 {
+    bytes.reverse();
+    integer(bytes, 8 * WIDTH as u32)
 }
 
 /// Returns the value of a byte of A-law: a sign, a power of two and four bits, all even bits inverted.
@@ -227,6 +246,15 @@ mod tests {
             }
             Encoding::ALaw => a_law(word[0]),
             Encoding::MuLaw => mu_law(word[0]),
+            Encoding::Signed { .. } | Encoding::BigFloat | Encoding::BigDouble => {
+                let reversed: Vec<u8> = word.iter().rev().copied().collect();
+                let little = match encoding {
+                    Encoding::BigFloat => Encoding::Float,
+                    Encoding::BigDouble => Encoding::Double,
+                    _ => Encoding::Integer { bytes: word.len(), bits: 8 * word.len() as u32 },
+                };
+                plainly(little, &reversed, 1)[0]
+            }
         };
         let frames = bytes.chunks_exact(encoding.width() * channels);
         let mean =
@@ -257,12 +285,14 @@ mod tests {
         fn every_encoding_has_the_values_of_its_words(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             channels in 1_usize..5,
-            kind in 0_usize..11,
+            kind in 0_usize..16,
         ) {
             let integer = |bytes, bits| Encoding::Integer { bytes, bits };
             let encoding = [
                 Encoding::Byte, Encoding::Float, integer(1, 8), integer(2, 16), integer(2, 12), integer(3, 24),
                 integer(4, 32), integer(4, 20), Encoding::Double, Encoding::ALaw, Encoding::MuLaw,
+                Encoding::Signed { bytes: 1 }, Encoding::Signed { bytes: 2 }, Encoding::Signed { bytes: 3 },
+                Encoding::BigFloat, Encoding::BigDouble,
             ][kind];
             let mut samples = vec![7.0];
             encoding.mono(&bytes, channels, &mut samples);

@@ -8,7 +8,7 @@ use plimsoll_core::Seconds;
 use super::compressed::{self, CompressedBlocks};
 use super::mix::{Mix, Mixer};
 use super::pcm::{Encoding, PcmBlocks};
-use super::{AudioError, SAMPLE_RATES, first_bytes, is_wav, wav};
+use super::{AudioError, SAMPLE_RATES, first_bytes, is_uncompressed, wav};
 use crate::resample::ResampleStream;
 
 /// Encoding of samples without a header.
@@ -110,7 +110,7 @@ impl AudioStream {
     /// When `rate` is zero.
     pub fn open(path: impl AsRef<Path>, rate: u32) -> Result<Self, AudioError> {
         let path = path.as_ref();
-        let (blocks, info) = match is_wav(&first_bytes(path)?) {
+        let (blocks, info) = match is_uncompressed(&first_bytes(path)?) {
             true => wav::blocks(path).map(|(blocks, info)| (Blocks::Pcm(blocks), info))?,
             false => compressed::blocks(path).map(|(blocks, info)| (Blocks::Compressed(Box::new(blocks)), info))?,
         };

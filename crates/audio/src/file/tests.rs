@@ -181,7 +181,7 @@ fn damage_to_compressed_audio_is_reported() {
     audio file broken.wav is damaged after 0s: it ends before its sound begins
     sweep.mp3: 398.9ms
     sweep.mp3: 902.9ms
-    broken.wav is neither WAV, FLAC, MP3, Ogg, MP4, AAC nor Matroska
+    broken.wav is neither WAV, AIFF, AU, CAF, FLAC, MP3, Ogg, MP4, AAC nor Matroska
     audio file broken.wav is damaged after 0s: it ends before its sound begins
     audio file broken.wav is damaged after 0s: ogg: crc mismatch
     audio file broken.wav is damaged after 0s: it ends before its sound begins
@@ -193,7 +193,7 @@ fn damage_to_compressed_audio_is_reported() {
     audio file broken.wav is damaged after 0s: the index of the movie is missing, as when a recording or a download was cut
     sweep.aac: 512ms
     audio file broken.wav is damaged after 512ms: aac: invalid data
-    broken.wav is neither WAV, FLAC, MP3, Ogg, MP4, AAC nor Matroska
+    broken.wav is neither WAV, AIFF, AU, CAF, FLAC, MP3, Ogg, MP4, AAC nor Matroska
     audio file broken.wav is damaged after 0s: the index of the movie is missing, as when a recording or a download was cut
     audio file broken.wav is damaged after 640ms: aac: invalid data
     audio file broken.wav is damaged after 0s: the index of the movie is missing, as when a recording or a download was cut

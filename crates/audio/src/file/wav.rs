@@ -1,5 +1,5 @@
 //! WAV files with any number of channels, any sample rate and any common encoding, also as programs write them into a
-//! pipe.
+//! pipe. Other files with uncompressed samples have a header of their own and are read in the same way.
 
 mod header;
 
@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
-use plimsoll_core::Samples;
+use plimsoll_core::{Samples, Seconds};
 
 use super::mix::{self, Mix, MixJudge, Mixer};
+use super::other_pcm::{self, OtherHeader, OtherProblem};
 use super::pcm::{Encoding, PcmBlocks};
 use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
@@ -58,7 +59,8 @@ pub(super) fn mix(path: &Path) -> Result<Mix, AudioError> {
 
 /// Opens a WAV file whose samples are read in blocks. Returns its sample rate and length, too.
 pub(super) fn blocks(path: &Path) -> Result<(PcmBlocks, AudioInfo), AudioError> {
-    let file = WavFile::open(path)?;
+    let mut file = WavFile::open(path)?;
+    file.reader.seek(SeekFrom::Start(file.start)).map_err(|error| unreadable(path, error))?;
     let (info, bytes) = (file.info(), file.length * file.frame_bytes());
     let mixer = Mixer::new(info.channels.into(), info.rate);
     let blocks = PcmBlocks::new(path, Box::new(file.reader), file.encoding, mixer);
@@ -90,6 +92,9 @@ fn not_riff(first: &[u8]) -> String {
         [b'f', b'L', b'a', b'C', ..] => "FLAC",
         [b'O', b'g', b'g', b'S', ..] => "Ogg",
         [b'I', b'D', b'3', ..] => "MP3 or FLAC with a tag",
+        [b'F', b'O', b'R', b'M', ..] => "AIFF",
+        [b'.', b's', b'n', b'd', ..] => "Sun audio (AU)",
+        [b'c', b'a', b'f', b'f', ..] => "Core Audio (CAF)",
         // Layer III. Other bytes behind 0xff may be samples without a header, or AAC.
         [0xff, 0xe2 | 0xe3 | 0xf2 | 0xf3 | 0xfa | 0xfb, ..] => "MP3",
         _ => return "it does not begin with RIFF".into(),
@@ -97,10 +102,11 @@ fn not_riff(first: &[u8]) -> String {
     format!("it begins as {found}, which is read from files only")
 }
 
-/// Open WAV file with a valid header.
+/// Open WAV file, or another file with uncompressed samples, with a valid header.
 struct WavFile<'a> {
     path: &'a Path,
     reader: BufReader<AudioReader>,
+    kind: AudioKind,
     rate: u32,
     channels: u16,
     encoding: Encoding,
@@ -118,8 +124,16 @@ impl<'a> WavFile<'a> {
             return Err(AudioError::Empty(path.into()));
         }
         let mut reader = BufReader::new(file);
-        let Header { rate, channels, encoding, start, audio_bytes } =
-            Header::read(&mut reader).map_err(|problem| broken(path, problem))?;
+        let first = reader.fill_buf().map_err(|error| unreadable(path, error))?;
+        let kind = if other_pcm::may_begin_with(first) { None } else { Some(AudioKind::Wav) };
+        let OtherHeader { kind, rate, channels, encoding, start, audio_bytes } = match kind {
+            None => other_header(path, &mut reader)?,
+            Some(kind) => {
+                let header = Header::read(&mut reader).map_err(|problem| broken(path, problem))?;
+                let Header { rate, channels, encoding, start, audio_bytes } = header;
+                OtherHeader { kind, rate, channels, encoding, start, audio_bytes }
+            }
+        };
         let frame_bytes = encoding.width() as u64 * u64::from(channels);
         let found = size.saturating_sub(start);
         let length = audio_bytes.unwrap_or(found) / frame_bytes;
@@ -129,13 +143,13 @@ impl<'a> WavFile<'a> {
         check_rate(path, rate)?;
         match audio_bytes {
             Some(promised) if promised > found => Err(AudioError::Truncated { file: path.into(), promised, found }),
-            _ => Ok(Self { path, reader, rate, channels, encoding, start, length }),
+            _ => Ok(Self { path, reader, kind, rate, channels, encoding, start, length }),
         }
     }
 
     fn info(&self) -> AudioInfo {
         let (rate, channels) = (self.rate, self.channels);
-        AudioInfo { kind: AudioKind::Wav, rate, channels, duration: Samples(self.length).at(rate) }
+        AudioInfo { kind: self.kind, rate, channels, duration: Samples(self.length).at(rate) }
     }
 
     fn channels(&self) -> usize {
@@ -186,6 +200,17 @@ impl<'a> WavFile<'a> {
             .and_then(|_| self.reader.read_exact(bytes))
             .map_err(|error| unreadable(self.path, error))
     }
+}
+
+/// Reads the header of a file that is not WAV.
+fn other_header(path: &Path, reader: &mut BufReader<AudioReader>) -> Result<OtherHeader, AudioError> {
+    let found = OtherHeader::read(reader).map_err(|error| unreadable(path, error))?;
+    found.map_err(|problem| match problem {
+        OtherProblem::Codec(found) => AudioError::Codec { file: path.into(), found },
+        OtherProblem::Broken(problem) => {
+            AudioError::Damaged { file: path.into(), after: Seconds(0.0), problem: problem.into() }
+        }
+    })
 }
 
 /// Checks a sample rate.

@@ -203,14 +203,11 @@ fn first_bytes(file: &mut AudioReader) -> std::io::Result<Vec<u8>> {
 
 /// Names a format of audio that is not read, by the first bytes of a file.
 fn other_format(first: &[u8]) -> Option<&'static str> {
-    const NAMES: [(&[u8], &str); 11] = [
+    const NAMES: [(&[u8], &str); 8] = [
         (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "Windows Media (WMA or WMV)"),
         (b"#!AMR", "AMR"),
-        (b"FORM", "AIFF"),
-        (b"caff", "Apple's Core Audio (CAF)"),
         (b"wvpk", "WavPack"),
         (b"MAC ", "Monkey's Audio"),
-        (b".snd", "Sun audio (AU)"),
         (b"\x0b\x77", "AC-3 (Dolby Digital)"),
         (b"\x7f\xfe\x80\x01", "DTS"),
         (b"FLV\x01", "Flash video"),

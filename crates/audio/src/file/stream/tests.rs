@@ -83,6 +83,9 @@ fn another_format_is_named() {
         (&flac[..], "FLAC"),
         (b"OggS\0\x02", "Ogg"),
         (b"ID3\x04\0\0", "MP3 or FLAC with a tag"),
+        (b"FORM\0\0\0\x10AIFF", "AIFF"),
+        (b".snd\0\0", "Sun audio (AU)"),
+        (b"caff\0\x01", "Core Audio (CAF)"),
         (b"\xff\xfb\x90\x64", "MP3"),
     ] {
         let error = AudioStream::from_wav(Cursor::new(bytes.to_vec()), 8_000).err().unwrap().to_string();
