@@ -4,9 +4,11 @@ mod files;
 mod silence;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 use plimsoll_core::{Seconds, error_chain};
 
+use crate::dropped::Dropped;
 use crate::import::{Entries, Entry, Imported, Listing};
 use crate::issue::{Issue, IssueKind, utterances_of};
 use crate::select::{Limits, broken_limit, count_by_name, judge};
@@ -59,9 +61,18 @@ pub struct Checked {
     /// Number of utterances for each sample rate, in hertz, that their list reduces the audio to. Audio is read from the
     /// files as they are, so features of a higher rate contain frequencies that the list removes.
     pub resampled: BTreeMap<u32, usize>,
+    /// Audio files whose channels cancel each other, in the order of their paths: one channel is read in place of the average, see
+    /// [`taken_channel`](plimsoll_audio::taken_channel). Found in WAV files from [`CheckDepth::Header`] on, and in files of every
+    /// format by [`CheckDepth::Decode`].
+    pub opposed: Vec<PathBuf>,
 }
 
 impl Checked {
+    /// Returns all reasons why listed utterances cannot be used, with their counts.
+    pub fn dropped(&self) -> Dropped {
+        Dropped::new(self.utterances.len(), &self.issues, self.more_issues)
+    }
+
     /// Counts the issues of each [kind](IssueKind::name).
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         count_by_name(&self.issues)
@@ -98,7 +109,8 @@ pub fn check(listing: Listing, options: &CheckOptions<'_>, progress: Progress<'_
 pub(crate) fn check_lists(imported: Imported, options: &CheckOptions<'_>, progress: Progress<'_>) -> Checked {
     let Imported { mut entries, duplicates, mut issues, more_issues, .. } = imported;
     let files = AudioFiles::open(&mut entries, options.depth, progress);
-    let mut checked = Checked { audio_formats: files.formats(), more_issues, ..Checked::default() };
+    let opposed = files.opposed(options.depth);
+    let mut checked = Checked { audio_formats: files.formats(), opposed, more_issues, ..Checked::default() };
     let (mut found, mut failed): (Vec<Row>, _) = (Vec::with_capacity(entries.len()), HashMap::new());
     for index in 0..entries.len() {
         let row = entries.row(index);
@@ -275,7 +287,7 @@ mod tests {
     rounded 1s
     ! not JSON: manifest.jsonl:10: a JSON object was expected: expected ident at column 2
     ! missing file: manifest.jsonl:2: `gone`: audio file b.wav does not exist
-    ! unreadable audio: manifest.jsonl:3: `text`: text.wav is neither WAV, FLAC, MP3, Ogg, MP4, AAC nor Matroska
+    ! unreadable audio: manifest.jsonl:3: `text`: text.wav is neither WAV, AIFF, AU, CAF, FLAC, MP3, Ogg, MP4, AAC nor Matroska
     ! wrong duration: manifest.jsonl:4: `long`: it should last 2s, but its audio lasts only 1s
     ! outside of its file: manifest.jsonl:6: `after`: it starts at 1.5s, but its audio lasts only 1s
     ! silence: manifest.jsonl:7: `still`: its audio is silent
@@ -347,6 +359,35 @@ mod tests {
             assert_eq!(usable, ["integers", "plain"], "{depth:?}");
             // What is no number is read as silence.
             assert_eq!(checked.counts(), BTreeMap::from([("silence", 2), ("unreadable audio", 1)]), "{depth:?}");
+        }
+    }
+
+    #[test]
+    fn channels_that_cancel_each_other_are_read_and_noted() {
+        let folder = TempDir::new().unwrap();
+        let sound = tone(300.0, 0.5, 8_000);
+        for (name, second) in [("opposed", -1.0), ("equal", 1.0), ("one-sided", 0.0)] {
+            let spec = hound::WavSpec {
+                channels: 2,
+                sample_rate: 8_000,
+                bits_per_sample: 16,
+                sample_format: hound::SampleFormat::Int,
+            };
+            let mut writer = hound::WavWriter::create(folder.path().join(format!("{name}.wav")), spec).unwrap();
+            for sample in &sound {
+                for factor in [1.0, second] {
+                    writer.write_sample((sample * factor * 32_767.0) as i16).unwrap();
+                }
+            }
+            writer.finalize().unwrap();
+            fs::write(folder.path().join(format!("{name}.txt")), "one").unwrap();
+        }
+        for depth in [CheckDepth::Exists, CheckDepth::Header, CheckDepth::Decode] {
+            let options = CheckOptions { depth, ..CheckOptions::default() };
+            let checked = check(import(folder.path(), &ImportOptions::default()).unwrap(), &options, &|_, _| {});
+            assert_eq!((checked.utterances.len(), checked.issues.len()), (3, 0), "{depth:?}: {:?}", checked.issues);
+            let expected = if depth == CheckDepth::Exists { vec![] } else { vec![folder.path().join("opposed.wav")] };
+            assert_eq!(checked.opposed, expected, "{depth:?}");
         }
     }
 

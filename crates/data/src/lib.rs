@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod dropped;
 mod issue;
 mod known_file;
 mod utterance;
@@ -50,6 +51,7 @@ pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BATCHING_VERSION, BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
+pub use dropped::{DropReason, Dropped};
 pub use fingerprint::CorpusFingerprint;
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, import};
 pub use issue::{Issue, IssueKind, SourceLocation};

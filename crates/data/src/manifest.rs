@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::audio_root::suggest_audio_root;
 use crate::check::{CheckDepth, CheckOptions, Checked, check_lists};
+use crate::dropped::Dropped;
 use crate::import::{Format, ImportError, ImportOptions, read_lists};
 use crate::issue::{Issue, IssueKind, utterances_of};
 use crate::select::{Limits, Selection};
@@ -115,8 +116,12 @@ impl Manifest {
     /// Computes the share of the listed utterances that cannot be used, from 0 to 1. Utterances that are listed twice do
     /// not count.
     pub fn unusable_share(&self) -> f64 {
-        let unusable = utterances_of(self.issues.iter().filter(|issue| !issue.kind.is_repetition())) + self.more_issues;
-        unusable as f64 / (unusable + self.utterances.len()).max(1) as f64
+        self.dropped().share()
+    }
+
+    /// Returns all reasons why listed utterances cannot be used, with their counts.
+    pub fn dropped(&self) -> Dropped {
+        Dropped::new(self.utterances.len(), &self.issues, self.more_issues)
     }
 
     /// Writes `utterances` as JSON lines with NeMo's keys, and with the lengths that a model gets: the frames of

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::Seconds;
 
+use crate::dropped::Dropped;
 use crate::issue::{Issue, IssueKind};
 use crate::utterances::Utterances;
 use plimsoll_text::{Case, Tokenizer, normalized};
@@ -70,6 +71,11 @@ impl Selection {
         let mut faulty = faulty.into_iter().peekable();
         let kept = utterances.filter(|index| faulty.next_if_eq(index).is_none());
         Self { kept, excluded }
+    }
+
+    /// Returns all reasons why utterances are excluded, with their counts.
+    pub fn dropped(&self) -> Dropped {
+        Dropped::new(self.kept.len(), &self.excluded, 0)
     }
 
     /// Counts the excluded utterances for each [kind](IssueKind::name) of issue.

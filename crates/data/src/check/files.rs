@@ -16,7 +16,9 @@ use crate::import::Entries;
 use crate::issue::IssueKind;
 use crate::known_file::KnownFile;
 use crate::table::Row;
-use plimsoll_audio::{AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, audio_info, quick_audio_info};
+use plimsoll_audio::{
+    AudioError, AudioInfo, AudioKind, AudioSource, DURATION_TOLERANCE, audio_info, quick_audio_info, taken_channel,
+};
 
 /// What is known about the audio of a listing.
 #[derive(Default)]
@@ -154,6 +156,24 @@ impl AudioFiles {
     /// Returns the format of an audio file; `None` if it was not opened or cannot be read.
     pub(super) fn kind(&self, audio: &Path) -> Option<AudioKind> {
         self.opened.get(audio)?.as_ref().ok().map(|info| info.kind)
+    }
+
+    /// Finds the opened files whose channels cancel each other, as far as a check of this depth reads.
+    pub(super) fn opposed(&self, depth: CheckDepth) -> Vec<PathBuf> {
+        let is_read = |info: &AudioInfo| match depth {
+            CheckDepth::Exists => false,
+            CheckDepth::Header => info.kind.is_uncompressed(),
+            CheckDepth::Decode => true,
+        };
+        let several = self
+            .opened
+            .par_iter()
+            .filter(|(_, info)| info.as_ref().is_ok_and(|info| info.channels > 1 && is_read(info)));
+        // What cannot be decoded is found elsewhere.
+        let opposed = several.filter(|(path, _)| taken_channel(path).is_ok_and(|channel| channel.is_some()));
+        let mut paths: Vec<PathBuf> = opposed.map(|(path, _)| path.clone()).collect();
+        paths.sort();
+        paths
     }
 
     /// Counts the opened files of each format.

@@ -29,17 +29,17 @@ pub(super) fn decode_all(found: &[Row], entries: &Entries, progress: Progress<'_
     found.par_iter().map(decode).collect()
 }
 
-/// Looks for silence in the WAV files of utterances, and returns for each the issue of its audio, if any. Only a WAV file can
-/// be read from its middle at no cost; an utterance that is silent there, or no sound, is decoded. Other issues are for
+/// Looks for silence in the uncompressed files of utterances, such as WAV, and returns for each the issue of its audio, if any.
+/// Only such a file can be read from its middle at no cost; an utterance that is silent there, or no sound, is decoded. Other issues are for
 /// `CheckDepth::Decode`.
 pub(super) fn probe_all(found: &[Row], entries: &Entries, files: &AudioFiles) -> Vec<Option<IssueKind>> {
     let probe = |&row: &Row| {
         let (record, duration) = (entries.table().record(row), entries.table().seconds(row));
-        let is_wav = files.kind(record.audio) == Some(AudioKind::Wav);
+        let is_plain = files.kind(record.audio).is_some_and(AudioKind::is_uncompressed);
         let offset = Seconds(record.offset.0 + (duration.0 - STRETCH.0).max(0.0) / 2.0);
         let middle = AudioSegment { offset, duration: Some(Seconds(STRETCH.0.min(duration.0))) };
         let is_suspect = |audio: &Audio| audio.is_silent() || !audio.is_sound();
-        let found = is_wav && read_audio_segment(record.audio, middle, RATE).is_ok_and(|audio| is_suspect(&audio));
+        let found = is_plain && read_audio_segment(record.audio, middle, RATE).is_ok_and(|audio| is_suspect(&audio));
         if found { decode(row, entries) } else { None }
     };
     found.par_iter().map(probe).collect()
