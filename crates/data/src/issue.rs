@@ -80,12 +80,30 @@ pub enum IssueKind {
     /// The header lacks a required column. Holds the name of the column.
     #[error("the header names no column `{0}`, so nothing of this file can be read")]
     MissingColumn(&'static str),
+    /// A required column is there, but not in a form that can be read.
+    #[error("its column `{column}` holds {found}, and {wanted} needed, so nothing of this file can be read")]
+    WrongColumn {
+        /// Name of the column.
+        column: String,
+        /// What the column holds.
+        found: String,
+        /// What is needed, with its verb.
+        wanted: &'static str,
+    },
+    /// The columns of a table are separated by another character than those of its layout.
+    #[error("its columns are separated by {found}, and its layout separates them by {expected}")]
+    WrongDelimiter {
+        /// Name of the characters between the columns: `commas`.
+        found: &'static str,
+        /// Name of the characters that the layout has: `tabs`.
+        expected: &'static str,
+    },
     /// A list or an object stands where a text is expected.
     #[error("`{key}` is {found}, and a text was expected")]
     WrongType {
         /// Key with a value of the wrong type.
         key: &'static str,
-        /// Type of the value that was found: `a list`, `an object`.
+        /// Type of the value that was found: `a list`, `an object`, `null`.
         found: &'static str,
     },
     /// The line has too few or too many columns.
@@ -178,6 +196,22 @@ pub enum IssueKind {
     /// The audio of a Kaldi utterance is the output of a command. Commands are never run. Holds the command.
     #[error("its audio is made by a command, which is not run: {0}")]
     AudioFromCommand(String),
+    /// The audio of a Kaldi utterance is the output of a command that changes the sound of its file, or may change it.
+    #[error("its audio is changed by `{change}` in a command, which is not run: {command}")]
+    AudioChangedByCommand {
+        /// Word of the command that changes the sound, or is not known.
+        change: String,
+        /// The command.
+        command: String,
+    },
+    /// The command of a Kaldi utterance reduces the sample rate below that of speech.
+    #[error("a command, which is not run, reduces its {found} Hz to {rate} Hz, and audio is read as its file has it")]
+    LoweredByCommand {
+        /// Sample rate that the command asks for, in hertz.
+        rate: u32,
+        /// Sample rate of the file, in hertz.
+        found: u32,
+    },
     /// The audio of a Kaldi utterance is in an archive, and its position there is not given, or has a range. Holds the
     /// place in the archive.
     #[error("its place in an archive is not given as `FILE.ark:POSITION`: {0}")]
@@ -212,9 +246,12 @@ pub enum IssueKind {
     /// utterance is listed.
     #[error("the same text of the same audio is already listed at {0}")]
     RepeatsEarlier(SourceLocation),
-    /// A Lhotse cut has another type than `MonoCut`. Holds the name of the type.
-    #[error("it is a `{0}`, and only a `MonoCut` can be read")]
+    /// A Lhotse cut has a type that is not read. Holds the name of the type.
+    #[error("it is a `{0}`, and only cuts with sound of recordings can be read")]
     NotMonoCut(String),
+    /// A Lhotse cut plays several recordings at the same time.
+    #[error("it mixes several recordings at {0}, and only recordings one after the other can be read")]
+    MixedRecordings(Seconds),
     /// A Lhotse utterance is one channel of a file with several channels. Holds the number of channels.
     #[error("it is one of {0} channels of its file, and files are read with their channels mixed")]
     OneOfSeveralChannels(usize),
@@ -312,6 +349,8 @@ impl IssueKind {
             Self::NotJson(_) => "not JSON",
             Self::MissingKey(_) => "missing key",
             Self::MissingColumn(_) => "missing column",
+            Self::WrongColumn { .. } => "wrong type of column",
+            Self::WrongDelimiter { .. } => "wrong delimiter",
             Self::WrongType { .. } => "wrong type",
             Self::WrongColumnCount { .. } => "wrong number of columns",
             Self::UnclosedQuote => "unclosed quotation mark",
@@ -326,11 +365,13 @@ impl IssueKind {
             Self::FieldTooLong { .. } | Self::TooLong(_) => "too long",
             Self::DamagedShard { .. } | Self::DamagedRows { .. } => "damaged shard",
             Self::Unreadable(_) | Self::UnreadableShard { .. } => "unreadable",
-            Self::AudioFromCommand(_) => "audio made by a command",
+            Self::AudioFromCommand(_) | Self::AudioChangedByCommand { .. } | Self::LoweredByCommand { .. } => {
+                "audio made by a command"
+            }
             Self::AudioInArchive(_) => "audio in an archive",
             Self::NotAudioInArchive { .. } => "archive without audio",
             Self::AudioNotInFile(_) => "audio not in a file",
-            Self::NotMonoCut(_) => "cut of several recordings",
+            Self::NotMonoCut(_) | Self::MixedRecordings(_) => "cut of several recordings",
             Self::OneOfSeveralChannels(_) => "one channel of several",
             Self::ChangedRecording(_) => "changed recording",
             Self::MissingAudio(_) => "missing file",

@@ -313,7 +313,7 @@ fn invalid_time(key: &'static str, time: Option<Seconds>) -> Option<IssueKind> {
 
 /// Joins the trimmed lines of the text by spaces.
 fn one_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ")
 }
 

@@ -9,6 +9,7 @@ use super::builder::{Draft, ListingBuilder};
 use super::error::ImportError;
 use super::format::Format;
 use super::json::number;
+use super::tables::delimiter_of;
 use super::walk::{folder_of, id_of, is_audio, name};
 use crate::issue::{Issue, IssueKind};
 
@@ -16,6 +17,9 @@ use crate::issue::{Issue, IssueKind};
 ///
 /// `validated.tsv` contains the utterances of the other lists, so reading both would give every utterance twice.
 const LISTS: [&str; 4] = ["validated.tsv", "train.tsv", "dev.tsv", "test.tsv"];
+
+/// Columns that a list must have.
+const REQUIRED: [&str; 2] = ["path", "sentence"];
 
 /// Name of the table of clip durations, in milliseconds.
 const DURATIONS: &str = "clip_durations.tsv";
@@ -64,6 +68,8 @@ pub(super) struct Header {
     sentence: Option<usize>,
     speaker: Option<usize>,
     language: Option<usize>,
+    /// What is wrong where a required column is missing.
+    missing: Option<IssueKind>,
 }
 
 impl Header {
@@ -76,13 +82,13 @@ impl Header {
             sentence: column("sentence"),
             speaker: column("client_id"),
             language: column("locale"),
+            missing: missing(line, &names),
         }
     }
 
     /// Returns an issue for the first required column that is missing; `None` if all required columns exist.
     pub(super) fn missing(&self) -> Option<IssueKind> {
-        let missing = [(self.path, "path"), (self.sentence, "sentence")];
-        missing.into_iter().find(|(column, _)| column.is_none()).map(|(_, name)| IssueKind::MissingColumn(name))
+        self.missing.clone()
     }
 
     fn utterance(&self, line: &str, clips: &Path, durations: &HashMap<String, Seconds>) -> Result<Draft, Issue> {
@@ -109,6 +115,20 @@ impl Header {
             ..Draft::default()
         })
     }
+}
+
+/// Returns what is wrong with a header without a required column. `names` are its columns between tabs.
+fn missing(line: &str, names: &[&str]) -> Option<IssueKind> {
+    let has = |names: &[&str], column| names.contains(&column);
+    let missing = REQUIRED.into_iter().find(|column| !has(names, column))?;
+    let other = delimiter_of(line).filter(|&(character, _)| {
+        let names: Vec<&str> = line.split(character).map(|name| name.trim_matches(['"', ' '])).collect();
+        REQUIRED.into_iter().all(|column| has(&names, column))
+    });
+    Some(match other {
+        Some((_, found)) => IssueKind::WrongDelimiter { found, expected: "tabs" },
+        None => IssueKind::MissingColumn(missing),
+    })
 }
 
 /// Reads the duration of each clip from `clip_durations.tsv`, by the file name of the clip; empty without that file.

@@ -7,7 +7,9 @@ use super::format::Format;
 use super::json::Object;
 use super::lines::{JsonItems, Lines};
 use super::shards::{PARQUET, TAR};
-use super::walk::{Walk, ending, holds_only_tables, is_audio, name};
+use super::tables::{self, NEEDED};
+use super::unlisted::{Files, single};
+use super::walk::{Walk, children, ending, holds_only_tables, is_audio, name};
 use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
 /// Largest number of lines of a file that are searched: more than one, because the first line may be damaged.
@@ -67,7 +69,8 @@ fn detect_json(file: &Path) -> Option<Format> {
 fn detect_csv(file: &Path) -> Option<Format> {
     let lines = first_lines(file);
     let header = lines.first()?;
-    if header.split(',').any(|cell| hugging_face::FILE.contains(&cell.trim_matches(['"', ' ']))) {
+    let delimiter = tables::delimiter_of(header).map_or(',', |(delimiter, _)| delimiter);
+    if header.split(delimiter).any(|cell| hugging_face::FILE.contains(&cell.trim_matches(['"', ' ']))) {
         return Some(Format::HuggingFace);
     }
     lines.iter().any(|line| line.contains('|')).then_some(Format::LjSpeech)
@@ -125,7 +128,11 @@ fn by_files(folder: &Path) -> Option<Format> {
 
 /// Returns the error for a path without a known layout.
 pub(super) fn unknown(path: &Path) -> ImportError {
-    let not_readable = |found, advice| ImportError::NotReadable { path: path.into(), found, advice };
+    let not_readable = |found: &str, advice: &str| ImportError::NotReadable {
+        path: path.into(),
+        found: found.into(),
+        advice: advice.into(),
+    };
     if holds_only_tables(path) {
         return ImportError::OnlyTables(path.into());
     }
@@ -135,7 +142,18 @@ pub(super) fn unknown(path: &Path) -> ImportError {
             "unpack `.tar.gz` to `.tar` with gunzip, which is read as WebDataset, or everything into a folder",
         );
     }
-    if path.is_dir() || !["json", "gz"].contains(&ending(path).as_str()) {
+    if path.is_dir() {
+        return unknown_folder(path);
+    }
+    if tables::is_table(path)
+        && let Some(about) = tables::description(path)
+    {
+        return not_readable(&about, NEEDED);
+    }
+    if let Some(problem) = single(path) {
+        return problem;
+    }
+    if !["json", "gz"].contains(&ending(path).as_str()) {
         return ImportError::UnknownFormat(path.into());
     }
     match JsonItems::open(path).into_iter().flatten().next() {
@@ -148,6 +166,22 @@ pub(super) fn unknown(path: &Path) -> ImportError {
             "write a list of objects, an array or one a line, with `audio_filepath` and `text`",
         ),
         _ => ImportError::UnknownFormat(path.into()),
+    }
+}
+
+/// Returns the error for a folder without a known layout.
+fn unknown_folder(path: &Path) -> ImportError {
+    if let Some(problem) = Files::below(path).problem(path) {
+        return problem;
+    }
+    let mut lists = children(path).unwrap_or_default().into_iter().filter(|file| tables::is_table(file));
+    match lists.find_map(|list| Some((name(&list), tables::description(&list)?))) {
+        Some((list, about)) => ImportError::NotReadable {
+            path: path.into(),
+            found: format!("has no list that is read: `{list}` {about}"),
+            advice: NEEDED.into(),
+        },
+        None => ImportError::UnknownFormat(path.into()),
     }
 }
 

@@ -32,9 +32,9 @@ pub enum ImportError {
         /// File or folder of the corpus.
         path: PathBuf,
         /// Description of the files that were found.
-        found: &'static str,
+        found: String,
         /// What to do instead.
-        advice: &'static str,
+        advice: String,
     },
     /// A required list exists but cannot be read.
     #[error("cannot read {}", file.display())]

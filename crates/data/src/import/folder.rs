@@ -7,6 +7,7 @@ use super::builder::{Draft, ListingBuilder};
 use super::error::ImportError;
 use super::format::Format;
 use super::libritts::read_texts;
+use super::unlisted::Files;
 use super::walk::{Walk, composed, ending, id_of, is_audio, name, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
@@ -32,8 +33,11 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
             Err(unreadable) => builder.add_unreadable(unreadable),
         }
     }
-    if audio_files.is_empty() {
-        return Err(ImportError::WrongFormat { path: path.into(), format: Format::Folder });
+    // A text that is a note on the corpus is no text of a sound.
+    let has_text = |audio: &PathBuf| texts.contains_key(&composed(&audio.with_extension("")));
+    if !audio_files.iter().any(has_text) {
+        let problem = Files::below(path).problem(path);
+        return Err(problem.unwrap_or(ImportError::WrongFormat { path: path.into(), format: Format::Folder }));
     }
     // Of files that differ only in their extension the preferred one comes first; the others become duplicates.
     audio_files.sort_by_cached_key(|file| (file.with_extension(""), preference(file)));

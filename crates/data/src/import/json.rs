@@ -45,9 +45,13 @@ impl Object {
     }
 
     /// Returns the required text under the first of `keys` that exists. The issue of a missing text names the first
-    /// key.
+    /// key, or that whose value is null.
     pub(super) fn required_text(&self, keys: &[&'static str]) -> Result<String, IssueKind> {
-        self.text(keys)?.ok_or(IssueKind::MissingKey(keys[0]))
+        let missing = || match keys.iter().find(|key| self.has(key)) {
+            Some(key) => IssueKind::WrongType { key, found: "null" },
+            None => IssueKind::MissingKey(keys[0]),
+        };
+        self.text(keys)?.ok_or_else(missing)
     }
 
     /// Returns the finite number under `key`, which may be written as a text and may be negative; `None` if it is

@@ -2,7 +2,7 @@
 
 mod array;
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,10 +24,15 @@ const MAX_UNPACK_RATIO: u64 = 200;
 /// Number of unpacked bytes up to which the ratio of unpacked to packed size is not checked.
 const UNCHECKED_BYTES: u64 = 256 << 20;
 
+/// Number of bytes at the beginning of a list that show how its lines end.
+pub(super) const FIRST_BYTES: u64 = 8 << 10;
+
 /// Number of a line, counted from 1, and the text of the line.
 pub(super) type Line = (usize, Result<String, IssueKind>);
 
 /// Reader of the lines of a file that are not blank, without line ends and without a byte order mark.
+///
+/// Lines end with a line feed, with or without a carriage return, or with a carriage return alone.
 ///
 /// The file is UTF-8, or UTF-16 where it begins with a UTF-16 byte order mark, as spreadsheets write it.
 pub(super) struct Lines {
@@ -53,7 +58,20 @@ impl Lines {
         let reader = Utf16Sniffer { inner: reader, first: Vec::new(), is_utf16: is_utf16.clone() };
         // UTF-8 passes through unchanged, so that a wrong byte can be reported with its position.
         let reader = DecodeReaderBytesBuilder::new().utf8_passthru(true).strip_bom(true).build(reader);
-        Ok(Self { reader: Box::new(BufReader::new(reader)), number: 0, ended: false, is_utf16 })
+        let (mut reader, mut first) = (BufReader::new(reader), Vec::new());
+        let read = reader.by_ref().take(FIRST_BYTES).read_to_end(&mut first);
+        let is_returned = ends_with_returns(&first);
+        let first = Cursor::new(first);
+        let reader: Box<dyn Read> = match read {
+            Ok(_) => Box::new(first.chain(reader)),
+            // Damage is an issue of the line that it is met in.
+            Err(error) => Box::new(first.chain(Broken(Some(error)))),
+        };
+        let reader: Box<dyn BufRead> = match is_returned {
+            true => Box::new(BufReader::new(ReturnEnds(reader))),
+            false => Box::new(BufReader::new(reader)),
+        };
+        Ok(Self { reader, number: 0, ended: false, is_utf16 })
     }
 
     /// Returns the bytes of the next line; `None` for a line that is too long.
@@ -132,6 +150,34 @@ impl<R: Read> Read for Utf16Sniffer<R> {
         }
         Ok(count)
     }
+}
+
+/// Reader that fails once.
+struct Broken(Option<io::Error>);
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// Reader that turns carriage returns into line feeds.
+struct ReturnEnds<R>(R);
+
+impl<R: Read> Read for ReturnEnds<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        buffer[..count].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        Ok(count)
+    }
+}
+
+/// Returns whether the lines of a list end with carriage returns alone, as spreadsheets save them for the Macintosh. `first`
+/// is the beginning of the list.
+pub(super) fn ends_with_returns(first: &[u8]) -> bool {
+    // The line feed of the last return may lie behind `first`.
+    let before = &first[..first.len().saturating_sub(1)];
+    before.contains(&b'\r') && !first.contains(&b'\n')
 }
 
 /// Reader of a compressed file. Reading fails when the unpacked size exceeds `MAX_UNPACK_RATIO` times the packed size.

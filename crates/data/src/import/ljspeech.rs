@@ -21,6 +21,11 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
 
 fn utterance(line: &str, wavs: &Wavs) -> Result<Draft, Issue> {
     let columns: Vec<&str> = line.split('|').collect();
+    if columns.len() == 1
+        && let Some(found) = other_delimiter(line)
+    {
+        return Err(IssueKind::WrongDelimiter { found, expected: "`|`" }.into());
+    }
     let (written, raw, normalized) = match *columns {
         [id, text] => (id.trim(), text, ""),
         [id, text, normalized] => (id.trim(), text, normalized),
@@ -34,6 +39,13 @@ fn utterance(line: &str, wavs: &Wavs) -> Result<Draft, Issue> {
     let written = written.strip_prefix("wavs/").unwrap_or(written);
     let id = id_of(Path::new(written), Path::new(""));
     Ok(Draft { id, audio: wavs.file(written), text: text.into(), ..Draft::default() })
+}
+
+/// Names what separates the columns of a line without `|`: tabs or semicolons that divide it into two or three. A comma may
+/// belong to the text.
+fn other_delimiter(line: &str) -> Option<&'static str> {
+    let is_divided = |(character, _): &(char, &str)| (1..=2).contains(&line.matches(*character).count());
+    [('\t', "tabs"), (';', "semicolons")].into_iter().find(is_divided).map(|(_, name)| name)
 }
 
 /// Contents of the audio folder, listed once, so that no line costs a disk access.

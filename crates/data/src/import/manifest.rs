@@ -16,8 +16,8 @@ use super::walk::folder_of;
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use pieces::Pieces;
 
-/// File names of a manifest in a folder.
-pub(super) const NAMES: [&str; 2] = ["manifest.jsonl", "manifest.json"];
+/// File names of a manifest in a folder; the first that exists counts.
+pub(super) const NAMES: [&str; 4] = ["manifest.jsonl", "manifest.json", "manifest.jsonl.gz", "manifest.json.gz"];
 
 /// Names of the key for the audio file. Manifests are written with the first name.
 pub(super) const AUDIO: [&str; 4] = ["audio_filepath", "audio_path", "audio", "wav"];

@@ -32,6 +32,7 @@ mod csv;
 mod json;
 mod lines;
 mod shards;
+mod tables;
 mod tar_members;
 mod walk;
 
@@ -49,6 +50,7 @@ mod webdataset;
 
 mod detect;
 mod index;
+mod unlisted;
 
 use std::io;
 use std::path::Path;

@@ -61,6 +61,13 @@ pub(super) fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(children)
 }
 
+/// Removes compressed files whose plain form is there, too: both hold one list.
+pub(super) fn without_copies(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
+    let plain: HashSet<PathBuf> = files.iter().cloned().collect();
+    files.retain(|file| ending(file) != "gz" || !plain.contains(&file.with_extension("")));
+    files
+}
+
 /// Path that cannot be read, and the error.
 pub(super) type Unreadable = (PathBuf, io::Error);
 

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::fields::{Fields, Times};
 use super::{Names, utterance};
 use crate::import::builder::{MAX_NAME_BYTES, MAX_TEXT_BYTES, ParsedPiece, non_blank_part};
-use crate::import::lines::{MAX_LINE_BYTES, without_line_end};
+use crate::import::lines::{FIRST_BYTES, MAX_LINE_BYTES, ends_with_returns, without_line_end};
 use crate::import::listing::ImportOptions;
 use crate::issue::{Issue, IssueKind};
 use crate::table::{PieceRow, Record};
@@ -45,15 +45,12 @@ impl Pieces {
     /// Opens a list. `None` for a list that is not plain JSON lines in UTF-8 from its first byte on.
     pub(super) fn open(file: &Path) -> io::Result<Option<Self>> {
         let mut file = open_regular_file(file)?;
-        let mut first = [0; 4];
-        let mut count = 0;
-        while count < first.len() {
-            match file.read(&mut first[count..])? {
-                0 => break,
-                read => count += read,
-            }
+        let mut read = Vec::new();
+        (&mut file).take(FIRST_BYTES).read_to_end(&mut read)?;
+        if ends_with_returns(&read) {
+            return Ok(None);
         }
-        let first = &first[..count];
+        let first = &*read;
         let first = first.strip_prefix("\u{feff}".as_bytes()).unwrap_or(first);
         let size = file.metadata()?.len();
         let rest = first.to_vec();
@@ -162,7 +159,7 @@ fn add(parsed: &mut ParsedPiece, number: usize, line: &str, names: &Names<'_>, o
     let joined = names.folder.join(&*audio);
     let longest = id.len().max(joined.as_os_str().len());
     let is_faulty = id.is_empty() || audio.trim().is_empty() || text.is_empty() || longest > MAX_NAME_BYTES;
-    if is_faulty || text.contains('\n') || text.len() > MAX_TEXT_BYTES {
+    if is_faulty || text.contains(['\n', '\r']) || text.len() > MAX_TEXT_BYTES {
         return None;
     }
     let is_below_here = joined.as_os_str().as_encoded_bytes().starts_with(b".");

@@ -42,7 +42,7 @@ fn a_file_is_detected_by_its_first_lines() {
 fn an_unreadable_corpus_says_what_was_looked_for() {
     let default = ImportOptions::default();
     let mut all = vec![
-        seen(&[("a.wav", b"")], &default),
+        seen(&[("x.md", b"")], &default),
         seen(&[("data/train-00000.arrow", b"ARROW1")], &default),
         seen(&[("data/train-00000.arrow", b"ARROW1")], &as_format(Format::HuggingFace)),
         seen(&[("manifest.jsonl", b" \n\n")], &default),
