@@ -1,7 +1,8 @@
 //! Reads Kaldi data folders: `wav.scp` and `text`, optionally `segments`, `utt2spk`, `utt2lang`, `utt2dur`, `reco2dur`.
 //! A folder that `data pack` wrote has the ids that are no names of Kaldi in a table of their own.
 //!
-//! Audio may be in archives, `wav.ark:1234`: they are read where the position says, without unpacking.
+//! Audio may be in archives, `wav.ark:1234`: they are read where the position says, without unpacking. Of a command, the file
+//! is read where its output is the same sound; other commands are issues.
 
 mod archive;
 mod command;
@@ -17,7 +18,9 @@ use super::format::Format;
 use super::json::number;
 use super::walk::{folder_of, name};
 use crate::issue::{Issue, IssueKind, SourceLocation};
-use plimsoll_audio::AudioSource;
+use command::Listed;
+use plimsoll_audio::{AudioSource, quick_audio_info};
+use rayon::prelude::*;
 
 /// Table with the ids of utterances whose ids are no names of Kaldi, as `data pack` writes it.
 pub(crate) const OWN_ID_TABLE: &str = "utt2utterance_id";
@@ -36,6 +39,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     let audio = builder.audio_folder(folder);
     let mut recordings = Table::read(builder, recordings, command::audio_of)?;
     recordings.locate_in_archives(&audio);
+    recordings.settle_rates(&audio);
     let data = Data {
         audio,
         recordings,
@@ -125,19 +129,39 @@ impl<T> Table<T> {
     }
 }
 
-impl Table<String> {
+/// Lowest sample rate that a command may reduce audio to, in hertz: that of models of speech. Where features have a higher
+/// rate, a note says so.
+const SPEECH_RATE: u32 = 16_000;
+
+impl Table<Listed> {
+    /// Looks at the files whose rate a command changes. Raising it changes nothing that is heard, and reducing it below
+    /// that of speech removes a part of the sound.
+    fn settle_rates(&mut self, audio: &Path) {
+        let settle = |row: &mut Row<Listed>| {
+            let Ok(Listed { path, rate: Some(rate) }) = &row.value else { return };
+            // A file that cannot be read is found by the check.
+            let found = quick_audio_info(audio.join(path)).map_or(0, |info| info.rate);
+            if found > *rate && *rate < SPEECH_RATE {
+                row.value = Err(IssueKind::LoweredByCommand { rate: *rate, found });
+            } else if found <= *rate {
+                row.value = Ok(Listed { path: path.clone(), rate: None });
+            }
+        };
+        self.rows.par_iter_mut().for_each(settle);
+    }
+
     /// Replaces positions in archives by the audio there, relative to the folder `audio`.
     fn locate_in_archives(&mut self, audio: &Path) {
         let paths = self.rows.iter().enumerate().filter_map(|(n, row)| {
-            let path = row.value.as_ref().ok()?;
-            Some((n, &*row.key, audio.join(path)))
+            let listed = row.value.as_ref().ok()?;
+            Some((n, &*row.key, audio.join(&listed.path)))
         });
         for (n, part) in archive::locate(paths) {
-            let value = std::mem::replace(&mut self.rows[n].value, Ok(String::new()));
-            self.rows[n].value = value.and_then(|path| {
-                let archive = path.rsplit_once(':').map_or(&*path, |(archive, _)| archive);
-                let audio = AudioSource { file: archive.into(), part: Some(part?) };
-                Ok(audio.to_path().to_string_lossy().into_owned())
+            let Ok(Listed { path, rate }) = &self.rows[n].value else { continue };
+            let (archive, rate) = (path.rsplit_once(':').map_or(&**path, |(archive, _)| archive), *rate);
+            self.rows[n].value = part.map(|part| {
+                let audio = AudioSource { file: archive.into(), part: Some(part) };
+                Listed { path: audio.to_path().to_string_lossy().into_owned(), rate }
             });
         }
     }
@@ -206,7 +230,7 @@ impl Segment {
 struct Data {
     /// Folder that relative paths start from.
     audio: PathBuf,
-    recordings: Table<String>,
+    recordings: Table<Listed>,
     segments: Option<Table<Segment>>,
     speakers: Extra<String>,
     languages: Extra<String>,
@@ -229,7 +253,8 @@ impl Data {
         };
         Ok(Draft {
             id: self.own_ids.get(id).unwrap_or(id).clone(),
-            audio: self.audio.join(audio),
+            audio: self.audio.join(&audio.path),
+            resampled: audio.rate,
             offset: Seconds(segment.start),
             duration: duration.map(Seconds),
             text: text.value.clone().unwrap_or_default(),
