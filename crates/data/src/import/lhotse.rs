@@ -1,9 +1,10 @@
 //! Reads Lhotse lists: cuts, or recordings and supervisions, as plain or compressed JSON lines.
 //!
-//! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. Some inputs
-//! cannot be read and become issues: `MixedCut`, `PaddingCut` and `MultiCut`; recordings in memory or on the network; one
-//! channel of several; recordings with transforms other than resampling; supervisions that are only
-//! partly inside their cut.
+//! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. In a cut that joins
+//! cuts or adds silence (`MixedCut`), every supervision lies in one of its tracks, and is an utterance of that recording.
+//! Some inputs cannot be read and become issues: tracks that sound at the same time; silence alone (`PaddingCut`);
+//! recordings in memory or on the network; one channel of several; recordings with transforms other than resampling;
+//! supervisions that are only partly inside their cut.
 //!
 //! Shar is a list of cuts, `cuts.000000.jsonl.gz`, with the audio of its cuts in `recording.000000.tar` beside it.
 
@@ -22,7 +23,7 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::listing::OWN_ID;
-use super::walk::{children, folder_of, name};
+use super::walk::{children, folder_of, name, without_copies};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use recording::{RecordedAudio, Recording};
 use shar::SharAudio;
@@ -46,9 +47,24 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     match lists(path) {
         Some(Lists::Cuts(files)) => read_cuts(builder, &files),
         Some(Lists::Pairs { recordings, supervisions }) => read_pairs(builder, &recordings, &supervisions),
-        None => return Err(ImportError::WrongFormat { path: path.into(), format: Format::Lhotse }),
+        None => return Err(incomplete(path)),
     }
     Ok(())
+}
+
+/// Returns the error for a path without the lists that are needed.
+fn incomplete(path: &Path) -> ImportError {
+    let file = name(path);
+    for (found, missing) in [("supervisions", "recordings"), ("recordings", "supervisions")] {
+        if !path.is_dir() && file.contains(found) {
+            return ImportError::NotReadable {
+                path: path.into(),
+                found: format!("lists {found}, and no list of {missing} lies beside it"),
+                advice: format!("put `{}` beside it", file.replace(found, missing)),
+            };
+        }
+    }
+    ImportError::WrongFormat { path: path.into(), format: Format::Lhotse }
 }
 
 /// Finds the lists in the folder `path`. If `path` is a list of recordings, also finds the matching lists of
@@ -93,7 +109,7 @@ fn lists_named(folder: &Path, word: &str) -> Vec<PathBuf> {
         let name = name(file);
         name.contains(word) && (name.ends_with(".jsonl") || name.ends_with(".jsonl.gz"))
     };
-    children(folder).unwrap_or_default().into_iter().filter(fits).collect()
+    without_copies(children(folder).unwrap_or_default().into_iter().filter(fits).collect())
 }
 
 fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
@@ -115,20 +131,89 @@ fn read_cuts(builder: &mut ListingBuilder<'_>, files: &[PathBuf]) {
 
 /// Reads a line with a cut: one utterance, or one issue, for each supervision. The error is an issue of the whole cut.
 fn cut(line: &str, folder: &Path, shar: &SharAudio) -> Result<Vec<Result<Draft, Issue>>, Issue> {
-    let mut object = Object::read(line)?;
+    let object = Object::read(line)?;
     let id = object.required_text(&["id"])?;
     let with_id = |kind| Issue::for_utterance(&id, kind);
-    if let Some(other) = object.text(&["type"]).map_err(with_id)?.filter(|kind| kind != "MonoCut") {
-        return Err(with_id(IssueKind::NotMonoCut(shortened(&other))));
+    match object.text(&["type"]).map_err(with_id)?.as_deref() {
+        // All channels of a recording are read as one.
+        None | Some("MonoCut" | "MultiCut") => {}
+        Some("MixedCut") => return mixed_cut(object, &id, folder, shar),
+        Some(other) => return Err(with_id(IssueKind::NotMonoCut(shortened(other)))),
     }
+    plain_cut(object, &id, folder, shar)
+}
+
+/// Reads the cuts of a `MixedCut` that sound one after the other.
+fn mixed_cut(
+    mut object: Object,
+    id: &str,
+    folder: &Path,
+    shar: &SharAudio,
+) -> Result<Vec<Result<Draft, Issue>>, Issue> {
+    let with_id = |kind| Issue::for_utterance(id, kind);
+    if let Some(transform) = object.objects("transforms").into_iter().next() {
+        let name = transform.text(&["name"]).ok().flatten().unwrap_or_default();
+        return Err(with_id(IssueKind::ChangedRecording(shortened(&name))));
+    }
+    let mut tracks = Vec::new();
+    for mut track in object.objects("tracks") {
+        let offset = track.number("offset").map_err(with_id)?.unwrap_or(0.0);
+        let Some(cut) = track.object("cut") else { continue };
+        let kind = cut.text(&["type"]).map_err(with_id)?.or(track.text(&["type"]).map_err(with_id)?);
+        match kind.as_deref() {
+            // Silence changes no utterance.
+            Some("PaddingCut") => {}
+            None | Some("MonoCut" | "MultiCut") => tracks.push((offset, cut)),
+            Some(other) => return Err(with_id(IssueKind::NotMonoCut(shortened(other)))),
+        }
+    }
+    tracks.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    for pair in tracks.windows(2) {
+        let [(start, cut), (next, _)] = pair else { continue };
+        let length = known_duration(cut).map_err(with_id)?;
+        if length.is_none_or(|length| start + length.0 > next + CUT_TOLERANCE) {
+            return Err(with_id(IssueKind::MixedRecordings(Seconds(*next))));
+        }
+    }
+    if tracks.is_empty() {
+        return Err(with_id(IssueKind::NoAudio("none of its tracks is a recording".into())));
+    }
+    let mut drafts = Vec::new();
+    for (_, cut) in tracks {
+        match plain_cut(cut, id, folder, shar) {
+            Ok(some) => drafts.extend(some),
+            // A part between texts.
+            Err(Issue { kind: IssueKind::NoText, .. }) => {}
+            Err(issue) => drafts.push(Err(issue)),
+        }
+    }
+    match &mut *drafts {
+        [] => Err(with_id(IssueKind::NoText)),
+        [_] => Ok(drafts),
+        several => {
+            let numbered = several.iter_mut().zip(1..).filter_map(|(draft, n)| Some((draft.as_mut().ok()?, n)));
+            numbered.filter(|(draft, _)| draft.id == id).for_each(|(draft, n)| draft.id = format!("{id}-{n}"));
+            Ok(drafts)
+        }
+    }
+}
+
+/// Reads a cut of one recording.
+fn plain_cut(
+    mut object: Object,
+    id: &str,
+    folder: &Path,
+    shar: &SharAudio,
+) -> Result<Vec<Result<Draft, Issue>>, Issue> {
+    let with_id = |kind| Issue::for_utterance(id, kind);
     let none = || with_id(IssueKind::NoAudio("it names no recording".into()));
     let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(with_id)?;
-    let audio = recording.audio(&object.counts("channel"), folder, || shar.find(&id)).map_err(with_id)?;
+    let audio = recording.audio(&object.counts("channel"), folder, || shar.find(id)).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
     let length = known_duration(&object).map_err(with_id)?;
     let supervisions = object.objects("supervisions");
     let own = object.object("custom").and_then(|custom| custom.text(&[OWN_ID]).ok().flatten());
-    let id = own.unwrap_or(id.clone());
+    let id = own.unwrap_or_else(|| id.to_owned());
     let several = supervisions.len() > 1;
     let utterance = |(n, supervision): (usize, Object)| {
         let own = supervision.text(&["id"]).map_err(with_id)?.unwrap_or_else(|| format!("{id}-{n}"));

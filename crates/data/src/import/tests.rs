@@ -7,6 +7,7 @@ mod good;
 mod hostile;
 mod index;
 mod lhotse;
+mod mistakes;
 mod mutated;
 mod parquet;
 mod pieces;

@@ -35,7 +35,10 @@ impl SharAudio {
 
     /// Returns the audio of the cut `id`.
     pub(super) fn find(&self, id: &str) -> Result<PathBuf, IssueKind> {
-        let missing = || IssueKind::NoAudio(format!("its shard {} does not hold it", self.tar.display()));
+        let missing = || {
+            let problem = if self.tar.exists() { "does not hold it" } else { "does not exist" };
+            IssueKind::NoAudio(format!("its shard {} {problem}", self.tar.display()))
+        };
         let &(offset, size) = self.places.get(id).ok_or_else(missing)?;
         Ok(AudioSource::from_bytes_of(&self.tar, offset, size).to_path())
     }

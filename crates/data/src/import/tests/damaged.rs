@@ -145,7 +145,7 @@ fn a_damaged_kaldi_keeps_its_readable_lines() {
     ! utt2dur:1: `a`: `duration` is `soon`, and a number of seconds was expected
     ! text:11: `a`: its id is already used at text:1
     ! text:12: not UTF-8, from byte 3 on
-    ! wav.scp:2: `b`: its audio is made by a command, which is not run: sox r2.wav -t wav - speed 1.1 |
+    ! wav.scp:2: `b`: its audio is changed by `speed` in a command, which is not run: sox r2.wav -t wav - speed 1.1 |
     ! wav.scp:4: `d`: it has no audio: its path is empty
     ! text:5: `e`: it has no audio: wav.scp does not name `r5`
     ! segments:6: `f`: it begins at 2 and ends at 1
@@ -186,7 +186,7 @@ fn damaged_cuts_keep_their_readable_lines() {
     good: r.wav 0s..1s [- -] x (cuts.jsonl:1)
     twice-2: r.wav 0s..1s [- -] y (cuts.jsonl:13)
     ! cuts.jsonl:2: the key `id` is missing
-    ! cuts.jsonl:3: `mixed`: it is a `MixedCut`, and only a `MonoCut` can be read
+    ! cuts.jsonl:3: `mixed`: it has no audio: none of its tracks is a recording
     ! cuts.jsonl:4: `silent`: it has no text
     ! cuts.jsonl:5: `wordless`: it has no text
     ! cuts.jsonl:6: `features`: it has no audio: it names no recording

@@ -116,3 +116,73 @@ fn wrong_sample_rate_is_an_issue_at_every_depth() {
         assert!(issue.to_string().ends_with(expected), "{issue}");
     }
 }
+
+/// Makes a track of a mixed cut: `length` seconds of a recording from `start` on.
+fn track(recording: &str, start: f64, length: f64, offset: f64, text: &str) -> String {
+    let audio = folder().join("mono.flac").canonicalize().unwrap();
+    let said = match text {
+        "" => String::new(),
+        text => format!(r#"{{"id": "{recording}-s", "start": 0, "duration": {length}, "text": "{text}"}}"#),
+    };
+    format!(
+        r#"{{"type": "MonoCut", "offset": {offset}, "cut": {{"id": "{recording}", "start": {start}, "duration": {length}, "channel": 0, "type": "MonoCut",
+        "supervisions": [{said}], "recording": {{"id": "{recording}", "sampling_rate": 8000,
+        "sources": [{{"type": "file", "channels": [0], "source": {audio:?}}}]}}}}}}"#
+    )
+}
+
+fn silence(offset: f64) -> String {
+    format!(
+        r#"{{"type": "PaddingCut", "offset": {offset}, "cut": {{"id": "pad", "duration": 2.0, "sampling_rate": 8000, "type": "PaddingCut"}}}}"#
+    )
+}
+
+fn mixed(id: &str, tracks: &[String], more: &str) -> String {
+    let tracks = tracks.join(", ");
+    format!(r#"{{"id": "{id}", "type": "MixedCut", "tracks": [{tracks}]{more}}}"#).replace('\n', "")
+}
+
+#[test]
+fn cuts_that_join_cuts_or_add_silence_are_read() {
+    let reverb = r#", "transforms": [{"name": "ReverbWithImpulseResponse", "kwargs": {}}]"#;
+    let lines = [
+        mixed("padded", &[track("a", 0.1, 0.5, 0.0, "one"), silence(0.5)], ""),
+        mixed("before", &[silence(0.0), track("a", 0.1, 0.7, 2.0, "two")], ""),
+        mixed("joined", &[track("a", 1.0, 0.5, 0.0, "three"), track("b", 2.0, 0.6, 0.5, "four")], ""),
+        mixed("paused", &[track("a", 1.6, 0.3, 0.0, ""), track("b", 2.7, 0.2, 0.3, "five")], ""),
+        mixed("noisy", &[track("a", 1.0, 0.5, 0.0, "six"), track("noise", 0.0, 0.5, 0.25, "")], ""),
+        mixed("echo", &[track("a", 1.0, 0.5, 0.0, "seven")], reverb),
+        mixed("silent", &[silence(0.0)], ""),
+        mixed("wordless", &[track("a", 1.0, 0.5, 0.0, "")], ""),
+    ];
+    let corpus = write(&[("cuts.jsonl", lines.join("\n").as_bytes())]);
+    let seen = seen_at(corpus.path(), corpus.path(), &ImportOptions::default());
+    let audio = folder().join("mono.flac").canonicalize().unwrap();
+    insta::assert_snapshot!(seen.replace(&*audio.to_string_lossy(), "mono.flac"), @r"
+    lhotse
+    padded: mono.flac 100ms..600ms [- -] one (cuts.jsonl:1)
+    before: mono.flac 100ms..800ms [- -] two (cuts.jsonl:2)
+    joined-1: mono.flac 1s..1.5s [- -] three (cuts.jsonl:3)
+    joined-2: mono.flac 2s..2.6s [- -] four (cuts.jsonl:3)
+    paused: mono.flac 2.7s..2.9s [- -] five (cuts.jsonl:4)
+    ! cuts.jsonl:5: `noisy`: it mixes several recordings at 250ms, and only recordings one after the other can be read
+    ! cuts.jsonl:6: `echo`: its recording is changed by `ReverbWithImpulseResponse`, and files are only read as they are
+    ! cuts.jsonl:7: `silent`: it has no audio: none of its tracks is a recording
+    ! cuts.jsonl:8: `wordless`: it has no text
+    ");
+}
+
+#[test]
+fn all_channels_of_a_recording_are_one() {
+    let cut = |id: &str, channels: &str| {
+        format!(
+            r#"{{"id": "{id}", "type": "MultiCut", "start": 0, "duration": 1, "channel": {channels}, "supervisions": [{{"text": "{id}"}}], "recording": {{"sources": [{{"type": "file", "channels": [0, 1], "source": "x.wav"}}]}}}}"#
+        )
+    };
+    let lines = [cut("both", "[0, 1]"), cut("one", "[1]")].join("\n");
+    insta::assert_snapshot!(seen(&[("cuts.jsonl", lines.as_bytes())], &ImportOptions::default()), @r"
+    lhotse
+    both: x.wav 0s..1s [- -] both (cuts.jsonl:1)
+    ! cuts.jsonl:2: `one`: it is one of 2 channels of its file, and files are read with their channels mixed
+    ");
+}
