@@ -2,7 +2,7 @@
 //!
 //! A damaged row group costs the rows of the group from the damage on; the other groups are read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{SampleId, Seconds};
@@ -75,6 +75,7 @@ struct Columns {
     duration: Option<Leaf>,
     own_id: Option<Leaf>,
     id: Option<Leaf>,
+    labels: Labels,
 }
 
 /// Rows of a file, and issues of the whole file.
@@ -89,7 +90,7 @@ impl Shard {
         let file = match ParquetFile::open(&path) {
             Err(error) => Err(IssueKind::Unreadable(error.to_string())),
             Ok(Err(damage)) => Err(damaged(damage)),
-            Ok(Ok(file)) => Columns::find(&file).map(|columns| (file, columns)),
+            Ok(Ok(file)) => Columns::find(&file, &path).map(|columns| (file, columns)),
         };
         Self { path, file }
     }
@@ -128,23 +129,29 @@ fn damaged(damage: Damage) -> IssueKind {
 }
 
 impl Columns {
-    fn find(file: &ParquetFile) -> Result<Self, IssueKind> {
+    /// Finds the columns of the file at `path`.
+    fn find(file: &ParquetFile, path: &Path) -> Result<Self, IssueKind> {
         let leaves = file.leaves();
         let column = |path: &[&str]| leaves.iter().find(|leaf| leaf.path == path && !leaf.is_list).cloned();
         let named = |names: &[&str]| names.iter().find_map(|name| column(&[name]));
         let listed = audio_features(file.fact("huggingface").unwrap_or_default());
         let names = || listed.iter().map(String::as_str).chain(AUDIO);
         let audio = names().find_map(|name| Some((name, column(&[name, "bytes"]).or_else(|| column(&[name]))?)));
-        let (name, audio) = audio.ok_or(IssueKind::MissingColumn(AUDIO[0]))?;
+        let (name, audio) = audio.ok_or_else(|| {
+            let wanted = "the bytes of audio files are";
+            unread(leaves, names(), wanted).unwrap_or(IssueKind::MissingColumn(AUDIO[0]))
+        })?;
+        let no_text = || unread(leaves, TEXT.into_iter(), "one text is").unwrap_or(IssueKind::MissingColumn(TEXT[0]));
         Ok(Self {
             name: column(&[name, "path"]),
             audio,
-            text: named(&TEXT).ok_or(IssueKind::MissingColumn(TEXT[0]))?,
+            text: named(&TEXT).ok_or_else(no_text)?,
             speaker: named(&SPEAKER),
             language: named(&LANGUAGE),
             duration: named(&DURATION),
             own_id: named(&[OWN_ID]),
             id: named(&IDS),
+            labels: Labels::of(file.fact("huggingface").unwrap_or_default(), path),
         })
     }
 
@@ -154,9 +161,71 @@ impl Columns {
     }
 }
 
+/// Says what is in the first of the columns `names` that is there, but cannot be read; `None` if none is there.
+fn unread<'a>(leaves: &[Leaf], mut names: impl Iterator<Item = &'a str>, wanted: &'static str) -> Option<IssueKind> {
+    let (name, leaf) = names.find_map(|name| Some((name, leaves.iter().find(|leaf| leaf.path[0] == name)?)))?;
+    let own = leaves.iter().filter(|leaf| leaf.path[0] == name);
+    let fields: Vec<&str> = own.filter_map(|leaf| leaf.path.last()).map(String::as_str).collect();
+    let found = match leaf.path.len() {
+        _ if leaf.is_list => "lists".into(),
+        1 => "another type".into(),
+        _ => format!("only `{}`", shortened(&fields.join("`, `"))),
+    };
+    Some(IssueKind::WrongColumn { column: name.into(), found, wanted })
+}
+
+/// Names of classes by their numbers, for the columns that have them: `datasets` writes the numbers alone.
+#[derive(Debug, Default)]
+struct Labels(HashMap<String, Vec<String>>);
+
+impl Labels {
+    /// Reads the names from the facts of a file, or from the `dataset_info.json` of its folder or the folder around it.
+    fn of(fact: &str, path: &Path) -> Self {
+        let own = Self::from_features(&json(fact)["info"]["features"]);
+        if !own.0.is_empty() {
+            return own;
+        }
+        let folders = path.ancestors().skip(1).take(2);
+        let beside = folders.filter_map(|folder| std::fs::read_to_string(folder.join("dataset_info.json")).ok());
+        beside
+            .map(|text| Self::from_features(&json(&text)["features"]))
+            .find(|labels| !labels.0.is_empty())
+            .unwrap_or_default()
+    }
+
+    fn from_features(features: &Json) -> Self {
+        let classes =
+            features.as_object().into_iter().flatten().filter(|(_, feature)| feature["_type"] == "ClassLabel");
+        let names = |feature: &Json| {
+            let names = feature["names"].as_array().into_iter().flatten();
+            names.map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
+        };
+        Self(classes.map(|(column, feature)| (column.clone(), names(feature))).collect())
+    }
+
+    /// Replaces the number of a class in a column by its name.
+    fn named(&self, column: Option<&Leaf>, value: Option<Value>) -> Option<Value> {
+        let names = column.and_then(|leaf| self.0.get(leaf.path.first()?));
+        let number = match value {
+            Some(Value::Whole(number)) => number,
+            // Programs turn whole numbers beside nulls into others.
+            Some(Value::Real(number)) if number.fract() == 0.0 => number as i64,
+            _ => return value,
+        };
+        let Some(names) = names else { return value };
+        // A number without a name, such as -1, says that the class is not known.
+        let name = usize::try_from(number).ok().and_then(|number| names.get(number));
+        name.filter(|name| !name.is_empty()).map(|name| Value::Bytes(name.clone().into_bytes()))
+    }
+}
+
+fn json(text: &str) -> Json {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
 /// Returns the names of the columns that `datasets` decodes as audio.
 fn audio_features(fact: &str) -> Vec<String> {
-    let fact: Json = serde_json::from_str(fact).unwrap_or_default();
+    let fact = json(fact);
     let features = fact["info"]["features"].as_object();
     let audio = features.into_iter().flatten().filter(|(_, feature)| feature["_type"] == "Audio");
     audio.map(|(name, _)| name.clone()).collect()
@@ -233,6 +302,7 @@ struct GroupReader<'a> {
     speaker: Option<Column<'a>>,
     language: Option<Column<'a>>,
     duration: Option<Column<'a>>,
+    columns: &'a Columns,
 }
 
 impl<'a> GroupReader<'a> {
@@ -246,6 +316,7 @@ impl<'a> GroupReader<'a> {
             speaker: column(columns.speaker.as_ref()),
             language: column(columns.language.as_ref()),
             duration: column(columns.duration.as_ref()),
+            columns,
         }
     }
 
@@ -255,6 +326,10 @@ impl<'a> GroupReader<'a> {
         let [text, id, name] = [Some(&mut self.text), self.id.as_mut(), self.name.as_mut()].map(next);
         let [speaker, language] = [self.speaker.as_mut(), self.language.as_mut()].map(next);
         let duration = next(self.duration.as_mut())?;
+        let Columns { labels, text: text_column, .. } = self.columns;
+        let text = text.map(|value| labels.named(Some(text_column), value));
+        let speaker = speaker.map(|value| labels.named(self.columns.speaker.as_ref(), value));
+        let language = language.map(|value| labels.named(self.columns.language.as_ref(), value));
         let (values, audio_name) = ([text?, id?, speaker?, language?].map(as_text), as_text(name?));
         let draft = || -> Result<Draft, IssueKind> {
             let [text, id, speaker, language] = values;

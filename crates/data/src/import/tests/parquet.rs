@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::containers::{check_against_expected, folder};
 use super::*;
+use crate::parquet::{CellKind, Cells, ColumnSpec, ParquetWriter};
 use crate::{IssueKind, Manifest};
 
 const FILES: [&str; 7] = ["default", "none", "snappy", "zstd", "gzip", "unusual-1", "unusual-2"];
@@ -173,4 +174,71 @@ proptest! {
             let _ = plimsoll_audio::read_recording(&entry.audio);
         }
     }
+}
+
+/// Writes a file of two rows with a column of numbers for the speaker.
+fn with_classes(folder: &Path, columns: &'static [ColumnSpec], facts: &str) {
+    fs::create_dir_all(folder.join("data")).unwrap();
+    let mut writer = ParquetWriter::create(&folder.join("data/a.parquet"), columns).unwrap();
+    let mut cells: Vec<Cells> = columns.iter().map(|_| Cells::default()).collect();
+    for (row, class) in [1.0, 0.0, -1.0].into_iter().enumerate() {
+        for (column, cells) in columns.iter().zip(&mut cells) {
+            match column.kind {
+                CellKind::F64 => cells.push_number(class),
+                _ => cells.push_bytes(Some(format!("{row}").as_bytes())),
+            }
+        }
+    }
+    writer.write_group(&cells).unwrap();
+    writer.finish(&[("huggingface", facts.to_owned())]).unwrap();
+}
+
+const CLASSES: &[ColumnSpec] = &[
+    ColumnSpec { path: &["audio"], kind: CellKind::Bytes },
+    ColumnSpec { path: &["text"], kind: CellKind::Text },
+    ColumnSpec { path: &["speaker"], kind: CellKind::F64 },
+];
+
+#[test]
+fn numbers_of_classes_become_their_names() {
+    let features = r#"{"audio": {"_type": "Audio"}, "speaker": {"names": ["ann", "bob"], "_type": "ClassLabel"}}"#;
+    let speakers = |facts: &str, info: Option<&str>| {
+        let folder = TempDir::new().unwrap();
+        with_classes(folder.path(), CLASSES, facts);
+        if let Some(info) = info {
+            fs::write(folder.path().join("dataset_info.json"), info).unwrap();
+        }
+        let listing = import(folder.path(), &ImportOptions::default()).unwrap();
+        assert!(listing.issues.is_empty(), "{:?}", listing.issues);
+        listing.entries.into_iter().map(|entry| entry.speaker.unwrap_or_default()).collect::<Vec<_>>()
+    };
+    assert_eq!(speakers(&format!("{{\"info\": {{\"features\": {features}}}}}"), None), ["bob", "ann", ""]);
+    assert_eq!(speakers("{}", Some(&format!("{{\"features\": {features}}}"))), ["bob", "ann", ""]);
+    assert_eq!(speakers("{}", None), ["1", "0", "-1"]);
+}
+
+#[test]
+fn a_column_that_cannot_be_read_is_not_called_missing() {
+    const PATHS: &[ColumnSpec] = &[
+        ColumnSpec { path: &["audio", "path"], kind: CellKind::Text },
+        ColumnSpec { path: &["text"], kind: CellKind::Text },
+    ];
+    const WORDS: &[ColumnSpec] = &[
+        ColumnSpec { path: &["audio"], kind: CellKind::Bytes },
+        ColumnSpec { path: &["text", "en"], kind: CellKind::Text },
+        ColumnSpec { path: &["text", "de"], kind: CellKind::Text },
+    ];
+    const NONE: &[ColumnSpec] = &[ColumnSpec { path: &["audio"], kind: CellKind::Bytes }];
+    let problem = |columns| {
+        let folder = TempDir::new().unwrap();
+        with_classes(folder.path(), columns, "{}");
+        let listing = import(folder.path(), &ImportOptions::default()).unwrap();
+        assert_eq!((listing.entries.len(), listing.issues.len()), (0, 1));
+        listing.issues[0].kind.to_string()
+    };
+    insta::assert_snapshot!([problem(PATHS), problem(WORDS), problem(NONE)].join("\n"), @r"
+    its column `audio` holds only `path`, and the bytes of audio files are needed, so nothing of this file can be read
+    its column `text` holds only `en`, `de`, and one text is needed, so nothing of this file can be read
+    the header names no column `text`, so nothing of this file can be read
+    ");
 }
