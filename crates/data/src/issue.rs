@@ -81,14 +81,12 @@ pub enum IssueKind {
     #[error("the header names no column `{0}`, so nothing of this file can be read")]
     MissingColumn(&'static str),
     /// A required column is there, but not in a form that can be read.
-    #[error("its column `{column}` holds {found}, and {wanted} needed, so nothing of this file can be read")]
+    #[error("its column `{column}` holds {found}, so nothing of this file can be read")]
     WrongColumn {
         /// Name of the column.
         column: String,
-        /// What the column holds.
+        /// What the column holds, and what is needed.
         found: String,
-        /// What is needed, with its verb.
-        wanted: &'static str,
     },
     /// The columns of a table are separated by another character than those of its layout.
     #[error("its columns are separated by {found}, and its layout separates them by {expected}")]

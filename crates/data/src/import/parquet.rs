@@ -167,11 +167,11 @@ fn unread<'a>(leaves: &[Leaf], mut names: impl Iterator<Item = &'a str>, wanted:
     let own = leaves.iter().filter(|leaf| leaf.path[0] == name);
     let fields: Vec<&str> = own.filter_map(|leaf| leaf.path.last()).map(String::as_str).collect();
     let found = match leaf.path.len() {
-        _ if leaf.is_list => "lists".into(),
+        _ if leaf.is_list => "lists".to_owned(),
         1 => "another type".into(),
         _ => format!("only `{}`", shortened(&fields.join("`, `"))),
     };
-    Some(IssueKind::WrongColumn { column: name.into(), found, wanted })
+    Some(IssueKind::WrongColumn { column: name.into(), found: format!("{found}, and {wanted} needed") })
 }
 
 /// Names of classes by their numbers, for the columns that have them: `datasets` writes the numbers alone.

@@ -88,10 +88,12 @@ impl Files {
                 ))
             }
             (false, _) => {
-                let example = |file: &Option<PathBuf>| file.as_deref().map(name).unwrap_or_default();
+                // Sounds and texts of equal names may lie in different folders.
+                let within = |file: &Path| file.strip_prefix(path).unwrap_or(file).display().to_string();
+                let example = |file: &Option<PathBuf>| file.as_deref().map(within).unwrap_or_default();
                 Some(problem(
                     format!(
-                        "has {} and {texts}, and no text has the name of a sound: the first are `{}` and `{}`",
+                        "has {} and {texts}, and no text lies beside a sound of its name: the first are `{}` and `{}`",
                         kinds(&self.sounds),
                         example(&self.first_sound),
                         example(&self.first_text),

@@ -180,7 +180,7 @@ impl Effect {
                 other if other.starts_with('-') => return Err(changes(other)),
                 "rate" if seen == 2 => {
                     let quality = |word: &&&str| word.starts_with('-') && "qlmhvsLIMa".contains(&word[1..]);
-                    while words.next_if(|word| quality(&word)).is_some() {}
+                    while words.next_if(|word| quality(word)).is_some() {}
                     self.add_rate(word, words.next().copied())?;
                 }
                 "channels" if seen == 2 => one_channel(word, words.next().copied())?,

@@ -18,6 +18,7 @@ fn a_folder_that_is_no_corpus_is_described_with_the_remedy() {
         about(&[("a.txt", b"one"), ("b.txt", b"two")]),
         about(&[("a1.wav", b""), ("a2.wav", b""), ("b1.txt", b"one"), ("b2.txt", b"two")]),
         about(&[("a1.wav", b""), ("LICENSE.txt", b"free")]),
+        about(&[("wavs/a.wav", b""), ("txt/a.txt", b"one")]),
         about(&[]),
     ];
     insta::assert_snapshot!(all.concat(), @r"
@@ -26,8 +27,9 @@ fn a_folder_that_is_no_corpus_is_described_with_the_remedy() {
     CORPUS has 1 WAV file and no texts beside them; the table `labels.csv` has columns separated by semicolons: `name`, `words`; put NAME.txt beside each sound, or write a manifest.jsonl with `audio_filepath` and `text`
     CORPUS has 1 WAV file and no texts beside them; `labels.csv` is no list that is read; put NAME.txt beside each sound, or write a manifest.jsonl with `audio_filepath` and `text`
     CORPUS has 2 text files and no sounds; put NAME.wav or another sound beside each NAME.txt, or write a manifest.jsonl with `audio_filepath` and `text`
-    CORPUS has 2 WAV files and 2 text files, and no text has the name of a sound: the first are `a1.wav` and `b1.txt`; give each sound its text in a file of the same name beside it, or write a manifest.jsonl with `audio_filepath` and `text`
-    CORPUS has 1 WAV file and 1 text file, and no text has the name of a sound: the first are `a1.wav` and `LICENSE.txt`; give each sound its text in a file of the same name beside it, or write a manifest.jsonl with `audio_filepath` and `text`
+    CORPUS has 2 WAV files and 2 text files, and no text lies beside a sound of its name: the first are `a1.wav` and `b1.txt`; give each sound its text in a file of the same name beside it, or write a manifest.jsonl with `audio_filepath` and `text`
+    CORPUS has 1 WAV file and 1 text file, and no text lies beside a sound of its name: the first are `a1.wav` and `LICENSE.txt`; give each sound its text in a file of the same name beside it, or write a manifest.jsonl with `audio_filepath` and `text`
+    CORPUS has 1 WAV file and 1 text file, and no text lies beside a sound of its name: the first are `wavs/a.wav` and `txt/a.txt`; give each sound its text in a file of the same name beside it, or write a manifest.jsonl with `audio_filepath` and `text`
     CORPUS is an empty folder; put sounds and their texts there, or give the folder or the list that has them
     ");
 }
