@@ -82,13 +82,6 @@ impl Checked {
     pub fn listed(&self) -> usize {
         self.utterances.len() + utterances_of(&self.issues) + self.more_issues
     }
-
-    /// Returns the number of utterances that no run can use. Utterances outside the limits or the vocabulary of one run
-    /// do not count, and neither do those that are listed twice.
-    pub fn broken(&self) -> usize {
-        let is_lost = |issue: &&Issue| !issue.kind.depends_on_run() && !issue.kind.is_repetition();
-        utterances_of(self.issues.iter().filter(is_lost)) + self.more_issues
-    }
 }
 
 /// Callback for the progress of a check: gets how many files or utterances are done, and how many there are.
@@ -271,8 +264,6 @@ mod tests {
         let checked = check(import(folder.path(), &ImportOptions::default()).unwrap(), &options, &|_, _| {});
         assert_eq!(checked.listed(), 10);
         assert_eq!(checked.counts().values().sum::<usize>(), checked.issues.len());
-        // Another run could use `strange` and `fast`.
-        assert_eq!(checked.broken(), checked.issues.len() - 2);
         let usable = checked.utterances.iter().map(|u| format!("{} {}", u.id, u.duration));
         let issues = checked.issues.iter().map(|issue| format!("! {}: {issue}", issue.kind.name()));
         let formats = checked.audio_formats.iter().map(|(format, count)| format!("{count} {format}"));

@@ -15,7 +15,8 @@ const SHOWN: usize = 6;
 /// `Display` gives one line: `4 of 100 utterances (4 %) are not used: 3 too long (the first: ...), 1 no text (...)`.
 ///
 /// ```
-/// use plimsoll_data::{Dropped, Issue, IssueKind};
+/// use plimsoll_data::dropped::Dropped;
+/// use plimsoll_data::{Issue, IssueKind};
 ///
 /// let issue = |id: &str| Issue { location: None, id: Some(id.into()), kind: IssueKind::NoText };
 /// let dropped = Dropped::new(97, &[issue("a"), issue("b"), issue("c")], 0);

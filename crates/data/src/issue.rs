@@ -394,17 +394,4 @@ impl IssueKind {
     pub fn is_repetition(&self) -> bool {
         matches!(self, Self::RepeatsEarlier(_))
     }
-
-    /// Whether the utterance itself is sound, and only the limits or the vocabulary of one run exclude it.
-    pub fn depends_on_run(&self) -> bool {
-        matches!(
-            self,
-            Self::UnknownCharacters(_)
-                | Self::TooShort(_)
-                | Self::TooLong(_)
-                | Self::EmptyText
-                | Self::TextTooLong(_)
-                | Self::TooLittleAudio { .. }
-        )
-    }
 }

@@ -2,7 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
-mod dropped;
+pub mod dropped;
 mod issue;
 mod known_file;
 mod utterance;
@@ -22,7 +22,7 @@ mod check;
 mod manifest;
 
 mod fingerprint;
-mod long;
+pub mod long;
 mod split;
 mod stats;
 
@@ -51,12 +51,10 @@ pub use augment::{Augment, AugmentError, Noise, SpecAugment};
 pub use batching::{BATCHING_VERSION, BatchSize, BatchingConfig, Epoch, SampleMeta, epoch_batches};
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
-pub use dropped::{DropReason, Dropped};
 pub use fingerprint::CorpusFingerprint;
 pub use import::{Entry, Format, ImportError, ImportOptions, Listing, import};
 pub use issue::{Issue, IssueKind, SourceLocation};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};
-pub use long::{LengthPolicy, cuts_at_silence};
 pub use manifest::{Manifest, ManifestError};
 pub use select::{Limits, Selection};
 pub use split::{Split, SplitBy, SplitError, hold_out};

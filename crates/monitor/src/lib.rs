@@ -39,6 +39,7 @@ mod host;
 mod html_report;
 pub mod live;
 mod lock;
+mod overfit;
 mod owner_colors;
 mod picture;
 mod probe;
@@ -67,8 +68,8 @@ pub use probe::{
 pub use record::{RecordError, Recorder, read_records};
 pub use run_samples::RunSamples;
 pub use runs::{
-    Comparison, Difference, LossCurve, LossPoint, LossRow, Overfitting, RunHistory, RunReport, RunSetup, RunStatus,
-    ScoreRow, Timestamp, Validation, read_runs, run_table,
+    Comparison, Difference, LossCurve, LossPoint, LossRow, RunHistory, RunReport, RunSetup, RunStatus, ScoreRow,
+    Timestamp, Validation, read_runs, run_table,
 };
 pub use step_trace::step_trace;
 pub use summary::{Example, Summary};

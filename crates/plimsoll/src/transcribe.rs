@@ -218,8 +218,9 @@ enum ReadError {
     Written(Failure),
 }
 
-/// Transcribes a recording in parts, and hands its segments to `each`. Returns the length of the recording in seconds.
+/// Transcribes the recording in `file` in parts, and hands its segments to `each`. Returns its length in seconds.
 fn segments(
+    file: &Path,
     audio: AudioStream,
     reader: &Reader,
     each: &mut dyn FnMut(&Segment) -> Result<(), ReadError>,
@@ -233,6 +234,9 @@ fn segments(
         block.clear();
     }
     long.finish().iter().try_for_each(&mut *each)?;
+    if let Some(channel) = audio.taken_channel() {
+        eprintln!("note: {}: its channels cancel each other, so channel {channel} is heard alone", file.display());
+    }
     Ok(Samples(count).at(reader.sample_rate()).0)
 }
 
@@ -249,7 +253,7 @@ fn write_transcript(
     let mut write = |text: String| write(&text).failed().map_err(ReadError::Written);
     write(writer.begin())?;
     let mut has_words = false;
-    segments(audio, reader, &mut |segment| {
+    segments(file, audio, reader, &mut |segment| {
         has_words |= !segment.text.trim().is_empty();
         write(writer.push(segment))
     })?;
@@ -261,7 +265,7 @@ fn write_transcript(
 fn text_of(file: &Path, reader: &Reader) -> Result<(String, f64), AudioError> {
     let audio = AudioStream::open(file, reader.sample_rate())?;
     let mut texts = Vec::new();
-    let read = segments(audio, reader, &mut |segment| {
+    let read = segments(file, audio, reader, &mut |segment| {
         texts.push(segment.text.clone());
         Ok(())
     });

@@ -4,10 +4,12 @@ mod selection;
 mod source;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Bytes, Grid, Key, counted};
+use plimsoll_data::dropped::Dropped;
 use plimsoll_data::utterances::Utterances;
 use plimsoll_data::{
     CorpusFingerprint, Dataset, Limits, Selection, SplitBy, Store, StoreConfig, StorePrecision, hold_out,
@@ -222,18 +224,19 @@ impl Divided {
         let frames = CtcFrames::new(config, log_mel);
         let output_frames = |length| frames.count(length);
         let limits = Limits { tokenizer: Some(tokenizer), ..limits(config, &output_frames) };
-        let before: usize = self.left_out.values().sum();
+        let mut dropped = Dropped::default();
         for side in [&mut self.training, &mut self.validation] {
             let selection = Selection::new(std::mem::take(side), &limits);
             add_counts(&mut self.left_out, selection.counts());
+            let Dropped { kept, reasons } = selection.dropped();
+            dropped.kept += kept;
+            dropped.reasons.extend(reasons);
             *side = selection.kept;
         }
         if self.training.is_empty() || self.validation.is_empty() {
             return Err(nothing_left("the corpus", &self.left_out));
         }
-        let (kept, after) = (self.training.len() + self.validation.len(), self.left_out.values().sum::<usize>());
-        let corpus = config.data.manifest.as_ref().map_or("the corpus".into(), |path| path.display().to_string());
-        accept(&corpus, (after - before, after - before + kept), &self.left_out, config)
+        accept(config.data.manifest.as_deref().unwrap_or(Path::new("the corpus")), &dropped, config)
     }
 }
 

@@ -20,8 +20,7 @@ mod weights;
 
 pub use attempt::is_reported_failure;
 pub use checkpoint::{
-    BestScore, Checkpoint, CheckpointError, CheckpointSelection, CheckpointStore, Disk, NotBest, RealDisk, RunState,
-    Snapshot,
+    Checkpoint, CheckpointError, CheckpointSelection, CheckpointStore, Disk, NotBest, RealDisk, RunState, Snapshot,
 };
 pub use ema::Ema;
 pub use governor::{Governor, GovernorState, PlannedLimit};

@@ -166,7 +166,7 @@ fn file_of<'a>(
 
 /// Computes the checksum of tensors, which does not depend on their order.
 fn sum_of<V: View>(mut tensors: Vec<(&str, V)>) -> String {
-    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    tensors.sort_by_key(|(name, _)| *name);
     let mut sum = Sha256::new();
     for (name, tensor) in &tensors {
         sum.update(format!("{name}\n{:?} {:?}\n", tensor.dtype(), tensor.shape()));

@@ -248,7 +248,7 @@ impl CompressedFile {
         (length.0 * f64::from(self.info.rate)) as i64
     }
 
-    /// Tells the clock, if there is one, the number of samples of the packet that it was asked about last.
+    /// Moves the clock, if there is one, behind the packet that it was asked about last, which has `length` samples.
     fn passed(&mut self, length: u64) {
         if let Some(clock) = &mut self.clock {
             clock.pass(length);

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::pcm::Encoding;
 use super::{AudioError, AudioSource, SILENCE, unreadable};
 
 /// Number of blocks in a second. Whether sound is heard is decided for each.
@@ -253,11 +252,14 @@ impl Mixer {
         }
     }
 
-    /// Takes the bytes of whole frames.
-    pub(super) fn push_bytes(&mut self, encoding: Encoding, bytes: &[u8], samples: &mut Vec<f32>) {
-        let State::Decided(mix) = self.state else { return self.push(&encoding.values(bytes), samples) };
-        encoding.mixed(bytes, self.channels, mix, self.at, samples);
-        self.at += (bytes.len() / encoding.width() / self.channels) as u64;
+    /// Returns the index in the file of the next frame to mix.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Goes behind frames that were mixed elsewhere, as was [decided](Self::mix).
+    pub(super) fn pass(&mut self, frames: u64) {
+        self.at += frames;
     }
 
     /// Appends the rest. Afterwards nothing may be pushed.

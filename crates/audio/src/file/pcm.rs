@@ -105,6 +105,14 @@ fn mu_law(byte: u8) -> f32 {
 }
 
 impl Encoding {
+    /// Gives the bytes of whole frames to `mixer`, and appends to `samples` what can be mixed.
+    pub(super) fn push(self, bytes: &[u8], mixer: &mut Mixer, samples: &mut Vec<f32>) {
+        let Some(mix) = mixer.mix() else { return mixer.push(&self.values(bytes), samples) };
+        let channels = mixer.channels();
+        self.mixed(bytes, channels, mix, mixer.at(), samples);
+        mixer.pass((bytes.len() / self.width() / channels) as u64);
+    }
+
     /// Appends one channel of whole frames to `samples`, the first of which has index `at` in the file.
     pub(super) fn mixed(self, bytes: &[u8], channels: usize, mix: Mix, at: u64, samples: &mut Vec<f32>) {
         if mix.channel().is_none() {
@@ -211,7 +219,7 @@ impl PcmBlocks {
             }
             self.left -= count as u64;
             let whole = self.bytes.len() / frame * frame;
-            self.mixer.push_bytes(self.encoding, &self.bytes[..whole], samples);
+            self.encoding.push(&self.bytes[..whole], &mut self.mixer, samples);
             self.bytes.drain(..whole);
             if whole > 0 {
                 return Ok(true);

@@ -105,7 +105,7 @@ fn every_format_gives_the_same_samples() {
         let info = audio_info(&path).unwrap();
         assert_eq!((info.kind, info.channels), (kind, 2), "{}", path.display());
         let audio = read_audio(&path, 16_000).unwrap();
-        // Nothing in AAC without a container tells what the encoder put before the sound: one packet.
+        // Nothing in AAC without a container says what the encoder put before the sound: one packet.
         let delay = if path.ends_with("sweep.aac") { 1_024 } else { 0 };
         let name = path.display();
         let length = audio.samples.len() - delay;
@@ -296,7 +296,7 @@ fn sound_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn an_edit_list_tells_what_is_heard() {
+fn an_edit_list_says_what_is_heard() {
     let whole = read_recording(sweep("sweep.m4a")).unwrap();
     let bytes = fs::read(sweep("sweep.m4a")).unwrap();
     let list = bytes.windows(4).position(|window| window == b"elst").unwrap() + 12;

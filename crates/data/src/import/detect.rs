@@ -9,8 +9,8 @@ use super::lines::{JsonItems, Lines};
 use super::shards::{PARQUET, TAR};
 use super::tables::{self, NEEDED};
 use super::unlisted::{Files, single};
-use super::walk::{Walk, children, ending, holds_only_tables, is_audio, name};
-use super::{common_voice, folder, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
+use super::walk::{Walk, children, ending, holds_only_tables, is_audio, is_text, name};
+use super::{common_voice, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
 /// Largest number of lines of a file that are searched: more than one, because the first line may be damaged.
 const MAX_LINES: usize = 20;
@@ -113,7 +113,7 @@ fn by_files(folder: &Path) -> Option<Format> {
             return Some(Format::LibriTts);
         }
         audio |= is_audio(&file);
-        text |= folder::is_text(&file);
+        text |= is_text(&file);
         shard |= ending(&file) == TAR;
         table |= ending(&file) == PARQUET;
     }

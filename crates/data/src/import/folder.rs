@@ -8,16 +8,8 @@ use super::error::ImportError;
 use super::format::Format;
 use super::libritts::read_texts;
 use super::unlisted::Files;
-use super::walk::{Walk, composed, ending, id_of, is_audio, name, preference};
+use super::walk::{TEXTS, Walk, composed, ending, id_of, is_audio, is_text, name, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
-
-/// Extensions of text files. Where an audio file has text files with both extensions, the first extension counts.
-const TEXTS: [&str; 2] = ["txt", "lab"];
-
-/// Returns whether a file is a text, judged by its extension.
-pub(super) fn is_text(file: &Path) -> bool {
-    TEXTS.contains(&ending(file).as_str())
-}
 
 /// Adds the utterances of a folder and of everything below it to `builder`.
 ///

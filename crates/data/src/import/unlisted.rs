@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use plimsoll_core::counted;
 
 use super::error::ImportError;
-use super::folder::is_text;
 use super::lines::Lines;
 use super::tables;
-use super::walk::{Walk, ending, is_audio, name};
+use super::walk::{Walk, ending, is_audio, is_text, name};
 
 /// Extensions of sounds that are not read.
 const UNREAD: [&str; 14] =

@@ -12,6 +12,14 @@ pub(super) fn ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
+/// Extensions of text files. Where an audio file has text files with both extensions, the first extension counts.
+pub(super) const TEXTS: [&str; 2] = ["txt", "lab"];
+
+/// Returns whether a file is a text, judged by its extension.
+pub(super) fn is_text(file: &Path) -> bool {
+    TEXTS.contains(&ending(file).as_str())
+}
+
 /// Returns whether a file is audio, judged by its extension.
 pub(super) fn is_audio(path: &Path) -> bool {
     is_audio_name(path)

@@ -12,7 +12,7 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// Loss of each step, except steps whose loss is NaN or infinite. It serializes to its means over at most 64 equal
 /// intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LossCurve(pub(super) Vec<LossPoint>);
+pub struct LossCurve(pub(crate) Vec<LossPoint>);
 
 /// Loss at a step, or mean loss of an interval of steps that ends at this step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -7,7 +7,7 @@ const TITLES: [&str; 9] = ["run", "state", "task", "step", "loss", "audio/s", "p
 /// Indices of the text columns, which are aligned to the left. The other columns are numbers.
 const TEXT: [usize; 5] = [0, 1, 2, 7, 8];
 
-/// Formats the runs as a table, one run per line, with what tells them apart. The best score is the one by which the best
+/// Formats the runs as a table, one run per line, with what they differ in. The best score is the one by which the best
 /// model is chosen.
 pub fn run_table(reports: &[RunReport]) -> String {
     if reports.is_empty() {

@@ -56,7 +56,8 @@ pub(super) fn with_fitting_help(program: Command) -> Command {
 
 fn hide(command: Command, path: &[&str], kept: &[&str]) -> Command {
     let Some((first, rest)) = path.split_first() else { return without(command, kept) };
-    command.mut_subcommand(*first, |inner| hide(inner, rest, kept))
+    // Not `mut_subcommand`, which puts the command behind all others.
+    command.mut_subcommands(|inner| if inner.get_name() == *first { hide(inner, rest, kept) } else { inner })
 }
 
 fn without(command: Command, kept: &[&str]) -> Command {

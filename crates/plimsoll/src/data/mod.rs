@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::LogMel;
-use plimsoll_core::Seconds;
+use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{
     CheckDepth, CheckOptions, Checked, CorpusStats, Format, Limits, Manifest, check, import, suggest_audio_root,
 };
@@ -106,6 +106,13 @@ fn advice(checked: &Checked, root: &Path, rate: u32) -> Vec<String> {
             "the missing files are found from {folder}: --audio-root {folder} (data.audio_root in a run)"
         ));
     }
+    if let Some(first) = checked.opposed.first() {
+        let files = counted(checked.opposed.len(), "file");
+        advice.push(format!(
+            "the channels of {files} cancel each other, so one of them is read; the first: {}",
+            first.display()
+        ));
+    }
     for (resampled, count) in checked.resampled.iter().filter(|(resampled, _)| **resampled < rate) {
         advice.push(format!(
             "the list resamples {count} utterances to {resampled} Hz, but audio is read from its files as it is, for features \
@@ -183,7 +190,7 @@ fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
         let (out, train) = (args.out.display(), command("train"));
         println!("Written to {out}. To train on it: {train} --manifest {out}");
     }
-    accept(report.flawed_share(), &config)?;
+    accept(report.lost_share(), &config)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -206,23 +213,23 @@ fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let report = corpus.without_unlistable(Path::new(".")).report();
     report.print(args.check.json, args.check.all);
     write_page(page.as_ref(), &report)?;
-    accept(report.flawed_share(), &config)?;
     if report.usable == 0 {
         return Err(nothing_usable());
     }
+    accept(report.lost_share(), &config)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if a larger share of a corpus cannot be read than a run of `config` accepts: one rule for all commands that go on
-/// without a part of a corpus.
-fn accept(unreadable_share: f64, config: &RunConfig) -> Result<(), Failure> {
+/// Fails if a larger share of a corpus is lost than a run of `config` accepts: one rule for all commands that go on without a
+/// part of a corpus.
+fn accept(lost_share: f64, config: &RunConfig) -> Result<(), Failure> {
     let max_share = config.data.unusable_share;
-    if unreadable_share <= max_share {
+    if lost_share <= max_share {
         return Ok(());
     }
     let message = format!(
-        "{:.1} % of the utterances cannot be read, and a run accepts at most {:.1} %",
-        unreadable_share * 100.0,
+        "{:.1} % of the utterances cannot be used, and a run accepts at most {:.1} %",
+        lost_share * 100.0,
         max_share * 100.0
     );
     Err(Failure::invalid(message, "correct the list, or accept more: --set data.unusable_share=SHARE"))

@@ -37,9 +37,9 @@ pub(super) struct Report {
     rule: String,
     /// What to do about findings that have one cause.
     advice: Vec<String>,
-    /// Number of utterances that no run can use, whatever its limits and its vocabulary.
+    /// Share of the utterances that a run does not use.
     #[serde(skip)]
-    broken: usize,
+    lost_share: f64,
 }
 
 /// One unusable utterance and the reason.
@@ -72,7 +72,7 @@ impl Report {
             stats,
             rule: String::new(),
             advice: Vec::new(),
-            broken: checked.broken(),
+            lost_share: checked.dropped().share(),
         }
     }
 
@@ -81,9 +81,9 @@ impl Report {
         Self { rule: rule.into(), advice: advice.to_vec(), ..self }
     }
 
-    /// Computes the share of the utterances that no run can use.
-    pub(super) fn flawed_share(&self) -> f64 {
-        self.broken as f64 / self.listed.max(1) as f64
+    /// Returns the share of the utterances that a run does not use.
+    pub(super) fn lost_share(&self) -> f64 {
+        self.lost_share
     }
 
     /// Prints the report; `all` lists every unusable utterance.

@@ -79,7 +79,7 @@ fn folder_is_checked_and_trained_without_import() {
     let dir = folder_with_corpus();
     let too_many = dir.run(&["data", "check", "mine"]);
     assert_eq!(too_many.code, Some(2));
-    assert!(too_many.stderr.contains("6.2 % of the utterances cannot be read"), "{}", too_many.stderr);
+    assert!(too_many.stderr.contains("6.2 % of the utterances cannot be used"), "{}", too_many.stderr);
     let train = [&["train", "--data", "mine", "--steps", "1"], SMALL].concat();
     let refused = dir.run(&train);
     assert_eq!(refused.code, Some(2));
@@ -92,7 +92,7 @@ fn folder_is_checked_and_trained_without_import() {
 #[test]
 fn check_writes_json_and_page() {
     let dir = folder_with_corpus();
-    let share = ["--set", "data.unusable_share=0.1"];
+    let share = ["--set", "data.unusable_share=1"];
     let check = ["data", "check", "mine", "--decode", "--json", "--page", "seen.html", "--set", "data.max_seconds=2"];
     let report = dir.run(&[&check[..], &share].concat()).success();
     let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
@@ -118,7 +118,7 @@ fn check_and_import_decide_by_one_rule() {
     let dense = serde_json::json!({"id": "dense", "audio_filepath": audio, "text": "word ".repeat(400)}).to_string();
     dir.write("c/dense.jsonl", &dense);
     dir.write("c/some.jsonl", format!("{made}{dense}\n"));
-    let share = ["--set", "data.unusable_share=0.9"];
+    let share = ["--set", "data.unusable_share=1"];
     for (list, limit) in [
         ("dense", "data.max_seconds=30"),
         ("some", "data.max_seconds=30"),
@@ -130,8 +130,9 @@ fn check_and_import_decide_by_one_rule() {
         let limits = ["--set", limit, "--set", "data.min_seconds=0.1"];
         let check = dir.run(&[&["data", "check", &list, "--json"], &limits[..], &share].concat());
         let checked: serde_json::Value = serde_json::from_str(&check.stdout).unwrap();
-        let import =
-            dir.run(&[&["data", "import", &list, "--json", "--out", "c/out.jsonl", "--force"], &limits[..]].concat());
+        let import = dir.run(
+            &[&["data", "import", &list, "--json", "--out", "c/out.jsonl", "--force"], &limits[..], &share].concat(),
+        );
         assert_eq!(check.code, import.code, "{list} {limit}: {} {}", check.stderr, import.stderr);
         let imported: serde_json::Value = serde_json::from_str(&import.stdout).unwrap();
         assert_eq!(checked, imported, "{list} {limit}");
@@ -292,8 +293,14 @@ fn too_long_utterances_follow_policy() {
     dir.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).success();
     let limits = ["--manifest", "c/manifest.jsonl", "--set", "data.max_seconds=2", "--set", "data.min_seconds=0"];
     let train = |more: &[&str]| dir.train(&[&["--dry-run"], &limits[..], more].concat()).success();
-    let refused = train(&[]);
-    assert!(refused.stderr.contains("utterances: too long"), "{}", refused.stderr);
+    // What limits leave out is judged like what is damaged.
+    let refused = dir.train(&[&["--dry-run"], &limits[..]].concat());
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    for expected in ["17 too long (the first: ", "data.too_long=split", "data.max_seconds", "data.unusable_share"] {
+        assert!(refused.stderr.contains(expected), "{expected}: {}", refused.stderr);
+    }
+    let allowed = train(&["--set", "data.unusable_share=1"]);
+    assert!(allowed.stderr.contains("utterances: too long"), "{}", allowed.stderr);
     for policy in ["split", "chunk", "truncate"] {
         let output = train(&["--set", &format!("data.too_long={policy}")]);
         assert!(output.stderr.contains(&format!("are longer than 2s; by `{policy}` they became")), "{}", output.stderr);

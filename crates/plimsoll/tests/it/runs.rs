@@ -29,6 +29,7 @@ fn run_writes_all_files() {
         "plan.toml",
         "report.html",
         "search.json",
+        "spelling.lm",
         "summary.json",
         "summary.md",
         "tensorboard",

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use plimsoll_audio::LogMel;
 use plimsoll_core::Seconds;
+use plimsoll_data::dropped::Dropped;
+use plimsoll_data::long::LengthPolicy;
 use plimsoll_data::utterances::UtteranceRef;
-use plimsoll_data::{LengthPolicy, Limits, Manifest, Selection};
+use plimsoll_data::{Limits, Manifest, Selection};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_text::Tokenizer;
 
@@ -179,20 +181,28 @@ pub(super) enum TokenCount<'a> {
 /// If the corpus cannot be read, or if more than `data.unusable_share` of it cannot be used.
 pub(super) fn read(path: &Path, config: &RunConfig) -> Result<Manifest, Failure> {
     let manifest = read_manifest(path, &config.data)?;
-    let most = config.data.unusable_share;
-    if manifest.unusable_share() > most {
-        let (share, most) = (manifest.unusable_share() * 100.0, most * 100.0);
-        let first = manifest.issues.first().map(ToString::to_string).unwrap_or_default();
-        let (path, check) = (path.display(), command("data check"));
-        let message = format!(
-            "{share:.1} % of the utterances of {path} cannot be used, and {most:.1} % may be; the first: {first}"
-        );
-        return Err(Failure::invalid(
-            message,
-            format!("`{check} {path} --all` names them; data.unusable_share allows more"),
-        ));
-    }
+    accept(path, &manifest.dropped(), config)?;
     Ok(manifest)
+}
+
+/// Fails if more of a corpus is left out than a run accepts, for whatever reasons.
+pub(super) fn accept(corpus: &Path, dropped: &Dropped, config: &RunConfig) -> Result<(), Failure> {
+    let most = config.data.unusable_share;
+    if dropped.share() <= most {
+        return Ok(());
+    }
+    let corpus = corpus.display();
+    let message = format!("{corpus}: {dropped}; a run leaves out at most {:.1} %", most * 100.0);
+    let has = |name: &str| dropped.reasons.iter().any(|reason| reason.name == name);
+    let mut remedies = vec![format!("`{} {corpus} --all` names them", command("data check"))];
+    if has("too long") {
+        remedies.push("data.too_long=split cuts long ones at pauses".into());
+    }
+    if has("too long") || has("too short") {
+        remedies.push("data.min_seconds and data.max_seconds set the limits of length".into());
+    }
+    remedies.push("data.unusable_share accepts more".into());
+    Err(Failure::invalid(message, remedies.join("; ")))
 }
 
 /// Selects the usable utterances of `manifest`, and counts the unusable utterances by reason.
@@ -225,40 +235,10 @@ pub(super) fn select(
     if selection.kept.is_empty() {
         return Err(nothing_left(&corpus, &left_out));
     }
-    // An utterance that is listed twice is used once.
-    let repeated = manifest.issues.iter().filter(|issue| issue.kind.is_repetition()).count();
-    let lost = left_out.values().sum::<usize>() - repeated;
-    accept(&corpus, (lost, lost + selection.kept.len()), &left_out, config)?;
+    let mut dropped = selection.dropped();
+    dropped.reasons.extend(manifest.dropped().reasons);
+    accept(&manifest.path, &dropped, config)?;
     Ok((selection, left_out))
-}
-
-/// Fails if more of a corpus is left out than a run accepts, for whatever reasons: `lost` of `all` utterances.
-pub(super) fn accept(
-    corpus: &str,
-    (lost, all): (usize, usize),
-    left_out: &LeftOut,
-    config: &RunConfig,
-) -> Result<(), Failure> {
-    let most = config.data.unusable_share;
-    if lost as f64 <= most * all as f64 {
-        return Ok(());
-    }
-    let reasons: Vec<String> = left_out.iter().map(|(why, count)| format!("{count} {why}")).collect();
-    let message = format!(
-        "{lost} of {all} utterances of {corpus} would be left out, and {:.1} % may be: {}",
-        most * 100.0,
-        reasons.join(", ")
-    );
-    let has = |name: &str| left_out.contains_key(name);
-    let mut remedies = vec![format!("`{} {corpus} --all` names them", command("data check"))];
-    if has("too long") {
-        remedies.push("data.too_long=split cuts long ones at pauses".into());
-    }
-    if has("too long") || has("too short") {
-        remedies.push("data.min_seconds and data.max_seconds set the limits of length".into());
-    }
-    remedies.push("data.unusable_share accepts more".into());
-    Err(Failure::invalid(message, remedies.join("; ")))
 }
 
 /// Makes the failure of a corpus of which no utterance is left.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use plimsoll_core::{Position, writes};
 use plimsoll_tape::NamedTensor;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::weights::{state_to_file, to_file};
 use crate::{GovernorState, LossScale, Plateau, StateTensor};
@@ -62,9 +62,10 @@ pub struct RunState {
     pub best: Option<f64>,
     /// Step of the best validation score; `None` before the first finite score.
     pub best_step: Option<u64>,
-    /// Best validation scores, best first. Their number is the number of checkpoints that the store keeps for the best
-    /// scores.
-    pub best_scores: Vec<BestScore>,
+    /// Best validation scores, best first, each as (step, score, tie): of equal scores the one with the lowest tie is the
+    /// best. Their number is the number of checkpoints that the store keeps for the best scores.
+    #[serde(deserialize_with = "best_scores")]
+    pub best_scores: Vec<(u64, f64, f64)>,
     /// Identity of the run, by which its checkpoints differ from those of other runs. Empty in a run of an older version.
     #[serde(default)]
     pub run: String,
@@ -77,49 +78,24 @@ pub struct RunState {
     pub extra_steps: i64,
 }
 
-/// One of the best validation scores of a run. A file has it as `[step, value, tie]`; older files have no `tie`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "StoredScore", into = "(u64, f64, f64)")]
-pub struct BestScore {
-    /// Step of the validation.
-    pub step: u64,
-    /// Score; lower is better.
-    pub value: f64,
-    /// Decides between equal scores; lower is better.
-    pub tie: f64,
-}
+/// Tie of a score of which nothing else is known. A file cannot hold infinity.
+pub(crate) const TIE_MAX: f64 = 1e300;
 
-impl BestScore {
-    /// Tie of a score of which nothing else is known. A file cannot hold infinity.
-    pub(crate) const TIE_MAX: f64 = 1e300;
-
-    /// Compares two scores; the better one is less.
-    pub fn compare(&self, other: &Self) -> std::cmp::Ordering {
-        self.value.total_cmp(&other.value).then(self.tie.total_cmp(&other.tie))
+/// Reads best scores, which older versions wrote without a tie.
+fn best_scores<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u64, f64, f64)>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Whole(u64, f64, f64),
+        WithoutTie(u64, f64),
     }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum StoredScore {
-    Whole(u64, f64, f64),
-    WithoutTie(u64, f64),
-}
-
-impl From<StoredScore> for BestScore {
-    fn from(stored: StoredScore) -> Self {
-        match stored {
-            StoredScore::Whole(step, value, tie) => Self { step, value, tie },
-            // The next equal score is the better one, because a run learns.
-            StoredScore::WithoutTie(step, value) => Self { step, value, tie: Self::TIE_MAX },
-        }
-    }
-}
-
-impl From<BestScore> for (u64, f64, f64) {
-    fn from(score: BestScore) -> Self {
-        (score.step, score.value, score.tie)
-    }
+    let stored = Vec::<Stored>::deserialize(deserializer)?;
+    let read = |stored: Stored| match stored {
+        Stored::Whole(step, value, tie) => (step, value, tie),
+        // The next equal score is the better one, because a run learns.
+        Stored::WithoutTie(step, value) => (step, value, TIE_MAX),
+    };
+    Ok(stored.into_iter().map(read).collect())
 }
 
 /// Complete state of a run after a step, ready to be saved.
@@ -340,7 +316,7 @@ impl CheckpointStore {
             CheckpointSelection::Last(count) => there.iter().rev().take(count.max(1)).copied().collect(),
             CheckpointSelection::Best(count) => {
                 let (newest, _) = self.newest()?;
-                let scores = newest.state.best_scores.iter().map(|score| score.step);
+                let scores = newest.state.best_scores.iter().map(|(step, ..)| *step);
                 scores.filter(|step| there.contains(step)).take(count.max(1)).collect()
             }
         };
@@ -401,7 +377,7 @@ impl CheckpointStore {
 
     fn prune(&self, state: &RunState) -> Result<(), CheckpointError> {
         let steps = self.steps()?;
-        let kept = state.best_scores.iter().take(self.keep_best).map(|score| score.step).chain(state.best_step);
+        let kept = state.best_scores.iter().take(self.keep_best).map(|(step, ..)| *step).chain(state.best_step);
         let kept: Vec<u64> = kept.collect();
         // Checkpoints of later steps are damaged, or the run continued from before them; they do not count.
         let steps: Vec<u64> = steps.into_iter().filter(|step| *step <= state.step).collect();

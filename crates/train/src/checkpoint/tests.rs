@@ -12,7 +12,7 @@ fn tensors(value: f32) -> Vec<NamedTensor> {
 }
 
 fn snapshot(step: u64, best: Option<u64>) -> Snapshot {
-    let best_scores = best.map(|step| BestScore { step, value: 0.5, tie: 0.0 }).into_iter().collect();
+    let best_scores = best.map(|step| (step, 0.5, 0.0)).into_iter().collect();
     let state = RunState { step, best_step: best, best_scores, ..RunState::default() };
     let optimizer = vec![StateTensor { name: "w.mean".into(), shape: vec![1], data: StateData::F32(vec![0.5]) }];
     Snapshot { state, weights: tensors(step as f32), optimizer, ema: None }
@@ -133,8 +133,7 @@ fn average_is_the_mean_of_the_values() {
     let store = CheckpointStore::new(folder.path(), 3).with_keep_best(2);
     for step in 1..=5 {
         let mut snapshot = snapshot(step, Some(1));
-        snapshot.state.best_scores =
-            vec![BestScore { step: 1, value: 0.1, tie: 0.0 }, BestScore { step: 2, value: 0.2, tie: 0.0 }];
+        snapshot.state.best_scores = vec![(1, 0.1, 0.0), (2, 0.2, 0.0)];
         store.save(&snapshot).unwrap();
     }
     assert_eq!(store.steps().unwrap(), [1, 2, 3, 4, 5]);

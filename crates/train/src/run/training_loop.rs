@@ -13,7 +13,7 @@ use super::pace::Pace;
 use super::skipped::SkippedBatches;
 use super::{Ending, RunOptions, Score, TrainError, Validate};
 use crate::attempt::attempt;
-use crate::checkpoint::{BestScore, Writer};
+use crate::checkpoint::{TIE_MAX, Writer};
 use crate::{
     CheckpointStore, Event, InferenceRunner, Observer, RunState, Schedule, Shape, StepError, StepEvent, StepReport,
     Trainer,
@@ -128,7 +128,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
                 let Some(score) = self.validate(validate, stop)? else { return Ok(Ending::Stopped) };
                 *last_score = Some(score);
             }
-            let is_kept = due && self.state.best_scores.iter().any(|score| score.step == self.state.step);
+            let is_kept = due && self.state.best_scores.iter().any(|(step, ..)| *step == self.state.step);
             if is_kept || self.state.step >= saved + self.options.save_every {
                 self.save();
                 saved = self.state.step;
@@ -450,19 +450,20 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let state = &mut self.state;
         // NaN and infinity never count as an improvement, and JSON cannot hold them.
         let is_number = score.value.is_finite();
-        let tie = if score.tie.is_finite() { score.tie } else { BestScore::TIE_MAX };
-        let found = BestScore { step: state.step, value: score.value, tie };
-        let best = is_number && state.best_scores.first().is_none_or(|best| found.compare(best).is_lt());
+        let tie = if score.tie.is_finite() { score.tie } else { TIE_MAX };
+        let compare = |a: &(u64, f64, f64), b: &(u64, f64, f64)| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2));
+        let found = (state.step, score.value, tie);
+        let best = is_number && state.best_scores.first().is_none_or(|best| compare(&found, best).is_lt());
         if best {
             state.best = Some(score.value);
             state.best_step = Some(state.step);
         }
         state.stale = if best { 0 } else { state.stale + 1 };
-        state.best_scores.retain(|score| score.step != state.step);
+        state.best_scores.retain(|(step, ..)| *step != state.step);
         if is_number {
             state.best_scores.push(found);
         }
-        state.best_scores.sort_by(BestScore::compare);
+        state.best_scores.sort_by(compare);
         state.best_scores.truncate(self.best_kept);
         best
     }

@@ -13,9 +13,9 @@ use plimsoll_core::{
 };
 use plimsoll_tape::{NamedTensor, Pass, TensorBatch, collect};
 use plimsoll_train::{
-    BestScore, CheckpointStore, Cleanup, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig,
-    OptimizerConfig, Outcome, PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, ThreadReplica,
-    TrainError, Trainer, TrainerConfig,
+    CheckpointStore, Cleanup, Disk, Ending, Event, Governor, InferenceRunner, Limits, LionConfig, OptimizerConfig,
+    Outcome, PlateauConfig, Run, RunOptions, RunState, Schedule, Score, StateForm, ThreadReplica, TrainError, Trainer,
+    TrainerConfig,
 };
 
 use crate::net::{Net, batch};
@@ -201,13 +201,13 @@ fn of_equal_scores_the_lowest_tie_is_the_best() {
 
 #[test]
 fn best_scores_of_older_checkpoints_are_read() {
-    let state = RunState { best_scores: vec![BestScore { step: 3, value: 0.5, tie: 0.25 }], ..RunState::default() };
+    let state = RunState { best_scores: vec![(3, 0.5, 0.25)], ..RunState::default() };
     let mut json = serde_json::to_value(&state).unwrap();
     assert_eq!(json["best_scores"], serde_json::json!([[3, 0.5, 0.25]]));
     assert_eq!(serde_json::from_value::<RunState>(json.clone()).unwrap(), state);
     json["best_scores"] = serde_json::json!([[3, 0.5]]);
     let older: RunState = serde_json::from_value(json).unwrap();
-    assert_eq!(older.best_scores, [BestScore { step: 3, value: 0.5, tie: 1e300 }]);
+    assert_eq!(older.best_scores, [(3, 0.5, 1e300)]);
 }
 
 /// A disk without space for some paths.

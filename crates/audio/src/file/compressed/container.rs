@@ -1,4 +1,4 @@
-//! Containers of compressed audio: opens them, and tells which of their samples are the sound.
+//! Containers of compressed audio: opens them, and finds which of their samples are the sound.
 
 use std::io::{Seek, SeekFrom};
 use std::path::Path;

@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
-use super::event_log::Validation;
-use super::history::RunHistory;
+use crate::runs::{RunHistory, Validation};
 
 /// Fewest validations that show a direction.
 const VALIDATIONS_MIN: usize = 3;
@@ -13,14 +10,14 @@ const VALIDATIONS_MIN: usize = 3;
 const RISE_MIN: f64 = 1.05;
 
 /// Losses of a run that learns its training utterances by heart: the training loss falls, and the validation loss rises.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Overfitting {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Overfitting {
     /// Step of the validation with the lowest loss.
-    pub step: u64,
+    step: u64,
     /// Loss of that validation, and of the last one.
-    pub validation: [f64; 2],
+    validation: [f64; 2],
     /// Mean training loss of the steps before each of these two.
-    pub training: [f64; 2],
+    training: [f64; 2],
 }
 
 impl fmt::Display for Overfitting {
@@ -36,7 +33,7 @@ impl fmt::Display for Overfitting {
 
 impl RunHistory {
     /// Returns the losses that show that the run learns its training utterances by heart; `None` if they do not.
-    pub fn overfitting(&self) -> Option<Overfitting> {
+    pub(crate) fn overfitting(&self) -> Option<Overfitting> {
         let loss = |validation: &Validation| {
             let score = validation.scores.iter().find(|score| score.name == "loss")?;
             Some((validation.step, score.value))
