@@ -70,6 +70,17 @@ impl Dropped {
         Self { kept, reasons }
     }
 
+    /// Adds the reasons of another count. The number of utterances that are used stays.
+    pub fn add(&mut self, other: &Self) {
+        for reason in &other.reasons {
+            match self.reasons.iter_mut().find(|known| known.name == reason.name) {
+                Some(known) => known.count += reason.count,
+                None => self.reasons.push(reason.clone()),
+            }
+        }
+        self.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
+    }
+
     /// Returns the number of utterances that are lost. Those that are listed twice do not count.
     pub fn lost(&self) -> usize {
         self.reasons.iter().filter(|reason| !reason.is_repetition).map(|reason| reason.count).sum()

@@ -163,14 +163,16 @@ fn run_perplexity(args: &LmPerplexityArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns whether a line of a file belongs to a list of utterances: a JSON object, or a table by the name of the file.
+/// Returns whether a line of a file belongs to a list of utterances: it is a JSON object, or the name of the file is that of a
+/// table or of JSON. A text may have a line `[1]`.
 fn is_list(path: &Path, line: &str) -> bool {
-    let is_table = path.extension().is_some_and(|ending| ["csv", "tsv"].iter().any(|table| ending == *table));
-    let start = line.trim_start_matches('\u{feff}').trim_start();
-    is_table
-        || start.starts_with(['{', '['])
-            && serde_json::from_str::<Value>(start).is_ok_and(|value| value.is_object() || value.is_array())
-        || matches!(start.trim_end(), "{" | "[" | "[{")
+    let has_ending = |endings: &[&str]| {
+        path.extension().is_some_and(|ending| endings.iter().any(|list| ending.eq_ignore_ascii_case(list)))
+    };
+    let start = line.trim_start_matches('\u{feff}').trim();
+    has_ending(&["csv", "tsv"])
+        || has_ending(&["json", "jsonl"]) && start.starts_with(['{', '['])
+        || start.starts_with('{') && serde_json::from_str::<Value>(start).is_ok_and(|value| value.is_object())
 }
 
 /// Reads all sentences.

@@ -101,7 +101,7 @@ impl SearchArgs {
                 .filter(|_| run.join(CORPUS_SPELLING).is_file()),
         };
         Ok(Self {
-            lm_weight: self.lm_weight.or(lm.is_some().then_some(tuned.lm_weight)),
+            lm_weight: self.lm_weight.or(Some(tuned.lm_weight).filter(|weight| lm.is_some() && *weight > 0.0)),
             lm,
             spelling_weight: self.spelling_weight.or(spelling.is_some().then_some(tuned.spelling_weight)),
             spelling,

@@ -4,7 +4,7 @@ mod selection;
 mod source;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
@@ -28,7 +28,7 @@ use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::tokenizer;
-use selection::{TokenCount, accept, nothing_left, read, select};
+use selection::{Selected, TokenCount, accept, nothing_left, read, select};
 
 pub use selection::{CtcFrames, ctc_tokenizer, limits, report_flaws};
 
@@ -119,7 +119,14 @@ pub(crate) fn prepare_as(
     if preparation.earlier.is_none() && learns_pieces(config) {
         divided.leave_out_infeasible(config, &log_mel, &tokenizer)?;
     }
-    let Divided { training, validation, held_out, left_out } = divided;
+    for (path, dropped) in &divided.lists {
+        match accept(path, dropped, config) {
+            // The run was begun with them, under the rule of its day.
+            Err(failure) if preparation.earlier.is_some() => reporter.line(Level::Warning, &failure.to_string()),
+            accepted => accepted?,
+        }
+    }
+    let Divided { training, validation, held_out, left_out, .. } = divided;
     let has_audio = !preparation.is_dry || data.manifest.is_some() || corpus::exists(data);
     let corpus = CorpusFingerprint::new(&training, &validation);
     let corpus = if preparation.reads_audio && has_audio { corpus.with_audio() } else { corpus };
@@ -168,6 +175,8 @@ struct Divided {
     validation: Utterances,
     held_out: &'static str,
     left_out: LeftOut,
+    /// Each list with what is left out of it: that of training, and that of validation if there is one.
+    lists: Vec<(PathBuf, Dropped)>,
 }
 
 /// Reads the utterances of `config` and divides them into training and validation.
@@ -194,20 +203,20 @@ fn divide(
         None if preparation.is_dry => choose(corpus::list_built_in(config, reporter)?)?,
         None => choose(read(&corpus::make_built_in(data, reporter)?, config)?)?,
     };
-    let (selection, mut left_out) = all;
+    let Selected { kept, mut left_out, list } = all;
     if let Some(path) = &data.validation_manifest {
-        let (validation, more) = choose(read(path, config)?)?;
-        add_counts(&mut left_out, more);
-        let held_out = "another manifest";
-        return Ok(Divided { training: selection.kept, validation: validation.kept, held_out, left_out });
+        let validation = choose(read(path, config)?)?;
+        add_counts(&mut left_out, validation.left_out);
+        let (held_out, lists) = ("another manifest", vec![list, validation.list]);
+        return Ok(Divided { training: kept, validation: validation.kept, held_out, left_out, lists });
     }
     let (key, unit) = (Key::new(config.seed).with("hold out"), preparation.earlier.and_then(EarlierRun::held_out_by));
-    let split = hold_out(&selection.kept, data.validation_share, key, unit).invalid()?;
+    let split = hold_out(&kept, data.validation_share, key, unit).invalid()?;
     let held_out = match split.by {
         SplitBy::Speaker => "voices",
         SplitBy::Utterance => "utterances",
     };
-    Ok(Divided { training: split.train, validation: split.validation, held_out, left_out })
+    Ok(Divided { training: split.train, validation: split.validation, held_out, left_out, lists: vec![list] })
 }
 
 impl Divided {
@@ -224,19 +233,19 @@ impl Divided {
         let frames = CtcFrames::new(config, log_mel);
         let output_frames = |length| frames.count(length);
         let limits = Limits { tokenizer: Some(tokenizer), ..limits(config, &output_frames) };
-        let mut dropped = Dropped::default();
-        for side in [&mut self.training, &mut self.validation] {
+        let last = self.lists.len() - 1;
+        for (index, side) in [&mut self.training, &mut self.validation].into_iter().enumerate() {
             let selection = Selection::new(std::mem::take(side), &limits);
             add_counts(&mut self.left_out, selection.counts());
-            let Dropped { kept, reasons } = selection.dropped();
-            dropped.kept += kept;
-            dropped.reasons.extend(reasons);
+            let (_, dropped) = &mut self.lists[index.min(last)];
+            dropped.kept -= selection.excluded.len();
+            dropped.add(&selection.dropped());
             *side = selection.kept;
         }
         if self.training.is_empty() || self.validation.is_empty() {
-            return Err(nothing_left("the corpus", &self.left_out));
+            return Err(nothing_left(&self.lists[0].0.display().to_string(), &self.left_out));
         }
-        accept(config.data.manifest.as_deref().unwrap_or(Path::new("the corpus")), &dropped, config)
+        Ok(())
     }
 }
 

@@ -133,18 +133,22 @@ impl TunedSearch {
         // Evenly over the lengths, by which validation is sorted.
         let every = scored.len().div_ceil(TUNING_UTTERANCES).max(1);
         let greedy = rates(every, &ctc_best_path);
-        let mut tried: Vec<([f64; 3], f64)> = Vec::new();
-        let mut cost = |numbers: [f64; 3]| -> Result<f64, Failure> {
+        // Whether numbers do not help, and then the sum of the errors: what helps little is better than what does not.
+        type Cost = (bool, f64);
+        let helps = |[cer, wer]: [f64; 2], greedy: [f64; 2]| wer < greedy[1] && cer <= greedy[0];
+        let mut tried: Vec<([f64; 3], Cost)> = Vec::new();
+        let mut cost = |numbers: [f64; 3]| -> Result<Cost, Failure> {
             if let Some((_, cost)) = tried.iter().find(|(other, _)| *other == numbers) {
                 return Ok(*cost);
             }
-            let Some(search) = search(numbers)? else { return Ok(f64::INFINITY) };
+            let Some(search) = search(numbers)? else { return Ok((true, f64::INFINITY)) };
             let found = rates(every, &|scores| search.best(scores));
-            tried.push((numbers, relative(found, greedy)));
+            let cost = (!helps(found, greedy), relative(found, greedy));
+            tried.push((numbers, cost));
             progress.set(tried.len() as u64);
-            Ok(relative(found, greedy))
+            Ok(cost)
         };
-        let mut best = (FIRST[0], f64::INFINITY);
+        let mut best = (FIRST[0], (true, f64::INFINITY));
         for first in FIRST {
             let mut near = (first, cost(first)?);
             for _ in 0..ROUNDS {
@@ -166,7 +170,7 @@ impl TunedSearch {
         let [lm_weight, spelling_weight, word_bonus] = best.0;
         let Some(search) = search(best.0)? else { return Ok(None) };
         let (greedy, with_language) = (rates(1, &ctc_best_path), rates(1, &|scores| search.best(scores)));
-        let helps = with_language[1] < greedy[1] && with_language[0] <= greedy[0];
+        let helps = helps(with_language, greedy);
         let (width, utterances) = (TUNED_WIDTH, scored.len());
         Ok(Some(Self { lm_weight, spelling_weight, word_bonus, width, helps, utterances, with_language, greedy }))
     }
@@ -233,7 +237,12 @@ impl LanguageSettings {
         };
         let mut search = LanguageSearch::new(tokenizer, options);
         if let Some(path) = &self.model {
-            search = search.with_model(open_model(path)?);
+            let model = open_model(path)?;
+            if model.unit() == Unit::Characters && self.spelling.is_some() {
+                let message = format!("{} is a model of characters, and so is that of --spelling", path.display());
+                return Err(Failure::invalid(message, "give one of them"));
+            }
+            search = search.with_model(model);
         }
         if let Some(path) = &self.spelling {
             let spelling = open_model(path)?;
@@ -242,7 +251,10 @@ impl LanguageSettings {
                 let help = "`--spelling` takes a model of characters: `lm train --characters --order 6`";
                 return Err(Failure::invalid(message, help));
             }
-            search = search.with_spelling(spelling, self.spelling_weight);
+            // Without a weight it would only free unknown words from their penalty.
+            if self.spelling_weight > 0.0 {
+                search = search.with_spelling(spelling, self.spelling_weight);
+            }
         }
         if !self.hotwords.is_empty() {
             search = search.with_hotwords(Hotwords::new(&self.hotwords, self.hotword_weight));
@@ -270,11 +282,16 @@ impl LanguageSettings {
 /// # Errors
 /// If the file cannot be read, or is no language model.
 pub fn open_model(path: &Path) -> Result<NgramModel, Failure> {
-    let is_of_model = path.file_name().is_some_and(|name| name == CORPUS_MODEL)
-        && path.parent().is_some_and(|folder| ModelFolder(folder).metadata_file().exists());
-    if is_of_model && !path.exists() {
+    let is_of_model = path.parent().is_some_and(|folder| ModelFolder(folder).metadata_file().exists());
+    let remedy = [
+        (CORPUS_MODEL, "train one: `lm train --data CORPUS --out texts.lm`"),
+        (CORPUS_SPELLING, "train one: `lm train --characters --order 6 --data CORPUS --out spelling.lm`"),
+    ]
+    .into_iter()
+    .find(|(name, _)| path.file_name().is_some_and(|own| own == *name));
+    if let Some((_, remedy)) = remedy.filter(|_| is_of_model && !path.exists()) {
         let message = format!("there is no {}: this model has no language model of its training texts", path.display());
-        return Err(Failure::invalid(message, "train one: `lm train --data CORPUS --out texts.lm`"));
+        return Err(Failure::invalid(message, remedy));
     }
     let model = NgramModel::open(path).map_err(|error| {
         let message = format!("{} cannot be used as a language model: {}", path.display(), error_chain(&error));

@@ -208,7 +208,8 @@ fn plain_cut(
     let with_id = |kind| Issue::for_utterance(id, kind);
     let none = || with_id(IssueKind::NoAudio("it names no recording".into()));
     let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(with_id)?;
-    let audio = recording.audio(&object.counts("channel"), folder, || shar.find(id)).map_err(with_id)?;
+    let channels = object.counts("channel");
+    let audio = recording.audio(&channels, folder, || shar.find(id)).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
     let length = known_duration(&object).map_err(with_id)?;
     let supervisions = object.objects("supervisions");
@@ -218,6 +219,11 @@ fn plain_cut(
     let utterance = |(n, supervision): (usize, Object)| {
         let own = supervision.text(&["id"]).map_err(with_id)?.unwrap_or_else(|| format!("{id}-{n}"));
         let id = if several { own } else { id.clone() };
+        // Of a meeting with a channel for each speaker, the mixed sound has more than the text.
+        let own_channels = supervision.counts("channel");
+        if !own_channels.is_empty() && !channels.iter().all(|channel| own_channels.contains(channel)) {
+            return Err(Issue::for_utterance(&id, IssueKind::OneOfSeveralChannels(channels.len())));
+        }
         let times = times_in_cut(&supervision, length).map_err(|kind| Issue::for_utterance(&id, kind));
         let (from, duration) = times?;
         supervised(&supervision, id, &audio, start + from, duration)

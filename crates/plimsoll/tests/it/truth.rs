@@ -163,3 +163,22 @@ fn the_doctor_knows_the_size_of_a_checkpoint() {
     assert!(output.stdout.contains("a checkpoint takes ") && !output.stdout.contains("512 MiB"), "{output:?}");
     assert_ne!(size("32"), size("64"));
 }
+
+/// A run that was begun when more could be left out is evaluated and goes on, with a warning.
+#[test]
+fn a_run_of_an_older_rule_goes_on() {
+    let dir = TestFolder::new();
+    let limits = ["--set", "data.max_seconds=2.7", "--set", "data.unusable_share=1", "--name", "r", "--steps", "2"];
+    dir.train(&limits).success();
+    let config = std::fs::read_to_string(dir.path("runs/r/config.toml")).unwrap();
+    let stricter: Vec<String> = config
+        .lines()
+        .map(|line| if line.starts_with("unusable_share") { "unusable_share = 0.05".into() } else { line.into() })
+        .collect();
+    dir.write("runs/r/config.toml", stricter.join("\n"));
+    for args in [&["eval", "--run", "runs/r"][..], &["train", "--resume", "runs/r", "--steps", "3"]] {
+        let output = dir.run(args).success();
+        assert!(output.stderr.contains("too long"), "{args:?}: {}", output.stderr);
+    }
+    assert_eq!(dir.train(&["--set", "data.max_seconds=2.7", "--dry-run"]).code, Some(2));
+}

@@ -154,13 +154,14 @@ fn is_only_merged(text: &str, name: &str) -> bool {
         let rest = line.strip_prefix(name)?.trim_start().strip_prefix(':')?.trim_start().strip_prefix('&')?;
         rest.split_whitespace().next()
     });
-    let merges = |line: &str| {
-        line.trim_start().strip_prefix(MERGE).and_then(|rest| rest.trim_start().strip_prefix(':')).is_some()
+    // An alias may stand in a list of its own lines, or in a table of one line.
+    let repeats = |anchor: &str| {
+        text.match_indices(&format!("*{anchor}")).any(|(at, found)| {
+            let next = text[at + found.len()..].chars().next();
+            next.is_none_or(|next| next.is_whitespace() || ",]}".contains(next))
+        })
     };
-    let uses = |line: &str, anchor: &str| {
-        line.split(['*', ',', '[', ']', ' ']).any(|word| word == anchor) && line.contains(&format!("*{anchor}"))
-    };
-    anchor.is_some_and(|anchor| text.lines().any(|line| merges(line) && uses(line, anchor)))
+    anchor.is_some_and(|anchor| text.contains("<<") && repeats(anchor))
 }
 
 fn syntax(

@@ -190,6 +190,8 @@ fn yaml_merges_tables() {
         "a: &a {steps: 7}\nb: &b {steps: 8, log_interval: 3}\ntraining:\n  <<: [*a, *b]\nmodel:\n  d_model: 32\n",
         "a: &a\n  steps: 7\nb: &b\n  <<: *a\n  log_interval: 3\ntraining:\n  <<: *b\nmodel:\n  d_model: 32\n",
         "all: &all\n  training: {steps: 7, log_interval: 3}\n  model: {d_model: 32}\n<<: *all\n",
+        "a: &a {steps: 7}\nb: &b\n  log_interval: 3\ntraining:\n  <<:\n    - *a\n    - *b\nmodel: {d_model: 32}\n",
+        "a: &a {steps: 9, log_interval: 3}\ntraining: {<<: *a, steps: 7}\nmodel: {d_model: 32}\n",
     ] {
         assert_eq!(config(text).unwrap(), plain, "{text}");
     }

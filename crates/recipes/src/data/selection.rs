@@ -1,13 +1,13 @@
 //! Selects the utterances of a corpus that a run can use, and reports the others.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_audio::LogMel;
 use plimsoll_core::Seconds;
 use plimsoll_data::dropped::Dropped;
 use plimsoll_data::long::LengthPolicy;
-use plimsoll_data::utterances::UtteranceRef;
-use plimsoll_data::{Limits, Manifest, Selection};
+use plimsoll_data::utterances::{UtteranceRef, Utterances};
+use plimsoll_data::{Limits, Manifest};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_text::Tokenizer;
 
@@ -195,7 +195,7 @@ pub(super) fn accept(corpus: &Path, dropped: &Dropped, config: &RunConfig) -> Re
     let message = format!("{corpus}: {dropped}; a run leaves out at most {:.1} %", most * 100.0);
     let has = |name: &str| dropped.reasons.iter().any(|reason| reason.name == name);
     let mut remedies = vec![format!("`{} {corpus} --all` names them", command("data check"))];
-    if has("too long") {
+    if has("too long") && config.data.too_long == TooLongChoice::Refuse {
         remedies.push("data.too_long=split cuts long ones at pauses".into());
     }
     if has("too long") || has("too short") {
@@ -203,6 +203,15 @@ pub(super) fn accept(corpus: &Path, dropped: &Dropped, config: &RunConfig) -> Re
     }
     remedies.push("data.unusable_share accepts more".into());
     Err(Failure::invalid(message, remedies.join("; ")))
+}
+
+/// Utterances of a list that a run can use, and what is left out of it.
+pub(super) struct Selected {
+    pub(super) kept: Utterances,
+    /// Number of utterances that are left out, by reason.
+    pub(super) left_out: LeftOut,
+    /// The list, and the reasons in full.
+    pub(super) list: (PathBuf, Dropped),
 }
 
 /// Selects the usable utterances of `manifest`, and counts the unusable utterances by reason.
@@ -215,7 +224,7 @@ pub(super) fn select(
     log_mel: &LogMel,
     count: TokenCount<'_>,
     reporter: &dyn Reporter,
-) -> Result<(Selection, LeftOut), Failure> {
+) -> Result<Selected, Failure> {
     report_flaws(&manifest, reporter);
     report_resampling(&manifest, log_mel, reporter);
     apply_length_policy(&mut manifest, &config.data, reporter);
@@ -229,16 +238,14 @@ pub(super) fn select(
     });
     let mut left_out = selection.counts();
     for issue in &manifest.issues {
-        *left_out.entry(issue.kind.name()).or_default() += 1;
+        *left_out.entry(issue.kind.name()).or_default() += issue.kind.utterances();
     }
-    let corpus = manifest.path.display().to_string();
     if selection.kept.is_empty() {
-        return Err(nothing_left(&corpus, &left_out));
+        return Err(nothing_left(&manifest.path.display().to_string(), &left_out));
     }
     let mut dropped = selection.dropped();
-    dropped.reasons.extend(manifest.dropped().reasons);
-    accept(&manifest.path, &dropped, config)?;
-    Ok((selection, left_out))
+    dropped.add(&manifest.dropped());
+    Ok(Selected { kept: selection.kept, left_out, list: (manifest.path, dropped) })
 }
 
 /// Makes the failure of a corpus of which no utterance is left.

@@ -19,7 +19,7 @@ use super::RunContext;
 use super::task::{FinalScores, TrainingTask};
 use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
-use crate::language::{TunedSearch, write_corpus_model};
+use crate::language::{CORPUS_SPELLING, TunedSearch, write_corpus_model};
 
 /// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {
@@ -71,6 +71,11 @@ impl Recognition {
         let with_text =
             |(name, scores): (String, CtcScores)| Some((scores, prepared.validation_texts.get(&name)?.as_str()));
         let scored: Vec<_> = scored.into_iter().filter_map(with_text).collect();
+        // A run that an older version began has no model of the spelling.
+        if !run.folder.path().join(CORPUS_SPELLING).is_file() {
+            let texts: Vec<&str> = prepared.training.utterances().texts().collect();
+            write_corpus_model(&texts, run.folder.path())?;
+        }
         let progress = run.reporter.progress("trying weights of the language", None);
         TunedSearch::tune(run.folder.path(), &prepared.tokenizer, &scored, &*progress)
     }

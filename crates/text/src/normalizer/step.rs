@@ -39,17 +39,20 @@ pub enum Step {
     Whitespace,
 }
 
+/// Smallest similarity of a name that is meant, from 0 to 1.
+const SIMILARITY_MIN: f64 = 0.75;
+
 /// Error in the steps of a [`Normalizer`](crate::Normalizer).
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NormalizerError {
     /// A name is not the name of a step.
-    #[error("there is no step `{name}`; the nearest one is `{nearest}`")]
+    #[error("there is no step `{name}`; {known}")]
     UnknownStep {
         /// The name.
         name: String,
-        /// The most similar name of a step.
-        nearest: &'static str,
+        /// The most similar name of a step, or all names if none is similar, in words.
+        known: String,
     },
     /// A step needs a language.
     #[error("step `{step}` needs a language, such as `{step}:en`; it knows {known}")]
@@ -170,10 +173,14 @@ impl FromStr for Step {
         let language = code.and_then(Language::from_code);
         let steps = Self::all(language.unwrap_or(Language::English));
         let Some(step) = steps.into_iter().find(|step| step.name() == name) else {
-            let similarity = |step: &Self| strsim::jaro_winkler(step.name(), &name.to_lowercase());
-            let nearest = steps.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-            let nearest = nearest.map(Self::name).unwrap_or_default();
-            return Err(NormalizerError::UnknownStep { name: name.into(), nearest });
+            let names = steps.map(Self::name);
+            let similarity = |step: &&str| strsim::jaro_winkler(step, &name.to_lowercase());
+            let nearest = names.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+            let known = match nearest.filter(|nearest| similarity(nearest) >= SIMILARITY_MIN) {
+                Some(nearest) => format!("the nearest one is `{nearest}`"),
+                None => format!("the steps are {}", names.join(", ")),
+            };
+            return Err(NormalizerError::UnknownStep { name: name.into(), known });
         };
         match (step.language(), code, language) {
             (None, Some(_), _) => Err(NormalizerError::NeedlessLanguage(step.name())),

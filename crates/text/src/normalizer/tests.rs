@@ -180,6 +180,11 @@ fn errors_name_the_nearest_step_and_the_languages() {
     for (names, expected) in [
         ("lower", "there is no step `lower`; the nearest one is `lowercase`"),
         ("NFC", "there is no step `NFC`; the nearest one is `nfc`"),
+        (
+            "klingon",
+            "there is no step `klingon`; the steps are nfc, nfkc, quotes, dashes, currency, dates, times, units, years, letters, \
+             numbers, lowercase, punctuation, whitespace",
+        ),
         ("numbers", "step `numbers` needs a language, such as `numbers:en`; it knows en, de, fr, es, ru, pl, hi"),
         ("dates:ru", "step `dates` does not know the language `ru`; it knows en, de, fr, es"),
         ("numbers:xx", "step `numbers` does not know the language `xx`; it knows en, de, fr, es, ru, pl, hi"),

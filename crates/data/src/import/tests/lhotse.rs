@@ -179,10 +179,12 @@ fn all_channels_of_a_recording_are_one() {
             r#"{{"id": "{id}", "type": "MultiCut", "start": 0, "duration": 1, "channel": {channels}, "supervisions": [{{"text": "{id}"}}], "recording": {{"sources": [{{"type": "file", "channels": [0, 1], "source": "x.wav"}}]}}}}"#
         )
     };
-    let lines = [cut("both", "[0, 1]"), cut("one", "[1]")].join("\n");
+    let spoken = cut("ann", "[0, 1]").replace(r#"{"text": "ann"}"#, r#"{"text": "ann", "channel": 0}"#);
+    let lines = [cut("both", "[0, 1]"), cut("one", "[1]"), spoken].join("\n");
     insta::assert_snapshot!(seen(&[("cuts.jsonl", lines.as_bytes())], &ImportOptions::default()), @r"
     lhotse
     both: x.wav 0s..1s [- -] both (cuts.jsonl:1)
     ! cuts.jsonl:2: `one`: it is one of 2 channels of its file, and files are read with their channels mixed
+    ! cuts.jsonl:3: `ann`: it is one of 2 channels of its file, and files are read with their channels mixed
     ");
 }

@@ -18,8 +18,8 @@ section! {
         manifest: Option<PathBuf> = None, Kind::Path;
         /// Folder that relative paths to audio files start from. Default: the folder of the list.
         audio_root: Option<PathBuf> = None, Kind::Path;
-        /// Largest share of unusable utterances: those without audio or text, on malformed lines, or with broken files. A run
-        /// with more of them stops; a run with fewer leaves them out and reports them.
+        /// Largest share of utterances that are left out: without audio or text, on malformed lines, with broken files, or
+        /// outside of the limits. A new run with more of them stops; a run with fewer reports them.
         unusable_share: f64 = 0.05, Kind::Number(Interval(Included(0.0), Included(1.0)));
         /// Folder of the built-in corpus.
         corpus_dir: PathBuf = "corpus".into(), Kind::Path;
