@@ -40,7 +40,7 @@ const SLOWER_MAX: f64 = 0.1;
 const MEMORY_MAX: f64 = 1.01;
 /// Memory by which a step on the CPU may exceed its plan: what the other threads of the process need, such as those that load,
 /// is measured with it.
-const MEMORY_BESIDE: Bytes = Bytes::mib(1);
+const MEMORY_BESIDE: Bytes = Bytes::mib(2);
 /// Share of the time that checkpoints may take.
 const CHECKPOINTS_MAX: f64 = 0.1;
 /// Share of samples with a reason for a lower clock that is worth a warning.
