@@ -80,9 +80,7 @@ impl MemoryPlan {
         }
         self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.shares.whole_run(bucket.peak))).collect()
     }
-}
 
-impl MemoryPlan {
     /// Describes the plan for people, for a run that computes `lanes` micro-batches at the same time.
     pub fn text(&self, lanes: usize) -> String {
         let fewest = self.plan.buckets.iter().min_by_key(|bucket| bucket.micro_batch);

@@ -1,19 +1,7 @@
 //! What the program says is true: no blank success, no file under another format's name, no damaged model without a word.
 
-use crate::program::{SMALL, TestFolder, names, silence};
-
-const CORPUS: &str = "corpus/formant-24x4-seed1";
-
-/// Makes a folder with the run `r` of a recognizer, after two steps.
-fn trained() -> TestFolder {
-    let dir = TestFolder::new();
-    dir.train(&["--name", "r", "--steps", "2"]).success();
-    dir
-}
-
-fn recording(dir: &TestFolder) -> String {
-    format!("{CORPUS}/wavs/{}", names(&dir.path(CORPUS).join("wavs"))[0])
-}
+use crate::program::{SMALL, TestFolder, silence};
+use crate::using::{CORPUS, recording, trained};
 
 #[test]
 fn a_damaged_export_is_refused_by_every_reader() {

@@ -5,17 +5,18 @@ use serde_json::Value;
 
 use crate::program::{SMALL, TestFolder, names, silence};
 
-const CORPUS: &str = "corpus/formant-24x4-seed1";
+/// Folder of the built-in corpus of `trained`.
+pub(crate) const CORPUS: &str = "corpus/formant-24x4-seed1";
 
 /// Makes a folder with the run `r` of a recognizer, after two steps.
-fn trained() -> TestFolder {
+pub(crate) fn trained() -> TestFolder {
     let dir = TestFolder::new();
     dir.train(&["--name", "r", "--steps", "2"]).success();
     dir
 }
 
 /// Returns the path of a recording of the built-in corpus in `dir`.
-fn recording(dir: &TestFolder) -> String {
+pub(crate) fn recording(dir: &TestFolder) -> String {
     format!("{CORPUS}/wavs/{}", names(&dir.path(CORPUS).join("wavs"))[0])
 }
 
