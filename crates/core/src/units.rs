@@ -29,6 +29,11 @@ pub struct Samples(pub u64);
 #[serde(transparent)]
 pub struct Seconds(pub f64);
 
+/// Speed at which audio is read, learned or written: seconds of audio a second. Prints `214x real time`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct AudioSpeed(pub f64);
+
 /// Error for a text that is not a valid amount.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{text}` is not {expected}, such as `{example}`")]
@@ -172,6 +177,13 @@ impl fmt::Display for Seconds {
             format!("{}ms", trimmed(secs * 1e3, 1))
         };
         f.pad(&text)
+    }
+}
+
+impl fmt::Display for AudioSpeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = if self.0 < 9.95 { 1 } else { 0 };
+        f.pad(&format!("{:.digits$}x real time", self.0))
     }
 }
 

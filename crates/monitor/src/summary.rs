@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use plimsoll_core::{Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds, counted, replace_file};
+use plimsoll_core::{AudioSpeed, Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds, counted, replace_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -177,7 +177,7 @@ impl Summary {
             ("steps", format!("{} in {}", self.steps, counted(self.epochs, "epoch"))),
             ("parameters", self.parameters.to_string()),
             ("peak memory", self.peak_bytes.to_string()),
-            ("speed", format!("{:.0} s of audio a second", self.audio_seconds_per_second)),
+            ("speed", AudioSpeed(self.audio_seconds_per_second).to_string()),
             ("waiting for data", self.waiting()),
         ]);
         page.push_str("| | |\n|---|---|\n");

@@ -1,6 +1,6 @@
 //! A run state as one line of text.
 
-use plimsoll_core::Seconds;
+use plimsoll_core::{AudioSpeed, Seconds};
 
 use super::state::RunView;
 
@@ -23,7 +23,7 @@ pub fn line(run: &RunView) -> String {
         None => format!("step {step}"),
     }));
     parts.extend(run.losses().last().map(|(_, loss)| format!("loss {loss:.3}")));
-    parts.extend(run.audio_seconds_per_second().map(|speed| format!("{speed:.0} s of audio a second")));
+    parts.extend(run.audio_seconds_per_second().map(|speed| AudioSpeed(speed).to_string()));
     parts.extend(run.peak_bytes().map(|peak| match run.planned_bytes() {
         Some(planned) => format!("memory {peak} of {planned} planned"),
         None => format!("memory {peak}"),
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_line_has_what_is_known() {
-        let facts = "birch-07: running, step 240/1000, loss 0.615, 214 s of audio a second, \
+        let facts = "birch-07: running, step 240/1000, loss 0.615, 214x real time, \
                      memory 949 MiB of 1000 MiB planned, computing 71 %";
         assert_eq!(line(&RunView::new("a")), "a: no event yet");
         assert_eq!(line(&running()), format!("{facts}, 9m29s left"));

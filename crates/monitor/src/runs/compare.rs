@@ -107,7 +107,7 @@ fn facts(reports: &[RunReport]) -> Vec<Difference> {
         fact("epochs", &|report| report.history.epochs.to_string()),
         fact("last loss", &|report| loss(report.history.losses.last())),
         fact("training time", &|report| report.history.train_seconds.to_string()),
-        fact("audio a second", &RunReport::speed_text),
+        fact("speed", &RunReport::speed_text),
         fact("waited", &RunReport::waiting_text),
         fact("peak memory", &RunReport::peak_text),
         fact("parameters", &|report| or_unknown(report.setup.parameters)),

@@ -3,7 +3,7 @@
 use super::report::RunReport;
 use super::table::{Align, loss, or_unknown, table};
 
-const TITLES: [&str; 9] = ["run", "state", "task", "step", "loss", "audio/s", "peak", "started (UTC)", "best"];
+const TITLES: [&str; 9] = ["run", "state", "task", "step", "loss", "speed", "peak", "started (UTC)", "best"];
 /// Indices of the text columns, which are aligned to the left. The other columns are numbers.
 const TEXT: [usize; 5] = [0, 1, 2, 7, 8];
 

@@ -61,7 +61,7 @@ fn facts(report: &RunReport) -> Vec<Vec<String>> {
         ("started (UTC)", or_unknown(history.started)),
         ("last record", or_unknown(ended)),
         ("training time", history.train_seconds.to_string()),
-        ("audio a second", report.speed_text()),
+        ("speed", report.speed_text()),
         ("waiting for data", report.waiting_text()),
         ("peak memory", report.peak_text()),
         ("learning rate", rate(history)),

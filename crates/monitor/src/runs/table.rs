@@ -1,6 +1,6 @@
 //! Tables with aligned columns, and the number format of their cells.
 
-use plimsoll_core::{Bytes, Measure, Seconds};
+use plimsoll_core::{AudioSpeed, Bytes, Measure, Seconds};
 
 use super::report::RunReport;
 
@@ -73,7 +73,7 @@ impl RunReport {
     /// Formats the audio trained on per second, as a plain number of seconds, which compares better than hours and
     /// minutes.
     pub(super) fn speed_text(&self) -> String {
-        or_unknown(self.history.audio_seconds_per_second.map(|speed| format!("{speed:.0} s")))
+        or_unknown(self.history.audio_seconds_per_second.map(|speed| AudioSpeed(speed).to_string()))
     }
 
     /// Formats the peak memory. Zero means that the device cannot measure it.

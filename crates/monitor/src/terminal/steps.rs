@@ -1,6 +1,6 @@
 //! Lines about the steps of a run: state, times, memory, throughput and loss.
 
-use plimsoll_core::{Bytes, Seconds, TimeShares};
+use plimsoll_core::{AudioSpeed, Bytes, Seconds, TimeShares};
 use ratatui::text::{Line, Span};
 
 use super::block::Block;
@@ -98,7 +98,7 @@ fn memory(run: &RunView, look: Look, width: usize) -> Line<'static> {
 }
 
 fn speed(run: &RunView, look: Look, width: usize) -> Line<'static> {
-    let speed = look.value(run.audio_seconds_per_second(), |speed| format!("{speed:.0} s of audio a second"));
+    let speed = look.value(run.audio_seconds_per_second(), |speed| AudioSpeed(speed).to_string());
     let step = look.value(run.window().seconds_per_step(), |seconds| format!("{} a step", Seconds(seconds)));
     let padding = look.value(run.padding(), |padding| percent(&padding));
     let mut text = format!("{speed}, {step}");

@@ -147,7 +147,7 @@ fn check_live(browser: &mut Browser, step: u64) {
     let peak = (1..=step).map(|step| peak(step).0 >> 20).max().unwrap();
     assert_eq!(shown(browser, "memory-text"), format!("peak {peak} MiB, planned 1000 MiB"));
     let speed = FRAMES as f64 * 0.01 / seconds;
-    let expected = format!("{speed:.0} s of audio a second, {:.0} ms a step, padding 25 %", seconds * 1e3);
+    let expected = format!("{speed:.0}x real time, {:.0} ms a step, padding 25 %", seconds * 1e3);
     assert_eq!(shown(browser, "speed-text"), expected);
     let losses = shown(browser, "loss-text");
     let (shown_loss, rest) = losses.strip_prefix("loss ").unwrap().split_once(", ").unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{Bytes, Key, Position, Seconds};
+use plimsoll_core::{AudioSpeed, Bytes, Key, Position, Seconds};
 use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard};
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     for Speed { workers, cached, audio_seconds_per_second } in &speeds {
         let from = if *cached { ", from the cache" } else { "" };
         let threads = if *workers == 1 { "thread" } else { "threads" };
-        println!("{workers} {threads}{from}: {audio_seconds_per_second:.0} s of audio per second");
+        println!("{workers} {threads}{from}: {}", AudioSpeed(*audio_seconds_per_second));
     }
     let LoadingCosts { decoding, resampling, features } = costs;
     let all = costs.seconds().max(f64::MIN_POSITIVE) / 100.0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use plimsoll_core::{Bytes, PoolMemory, PoolPages, Seconds, counted};
+use plimsoll_core::{AudioSpeed, Bytes, PoolMemory, PoolPages, Seconds, counted};
 use plimsoll_train::LayerTime;
 
 use super::measured::Profile;
@@ -35,14 +35,16 @@ fn head(text: &mut String, profile: &Profile) {
     let first = if *left_out > 0 { format!(" (the first {left_out} are left out)") } else { String::new() };
     let _ = writeln!(
         text,
-        "{}{first}: {} a step, {audio_seconds_per_second:.0} s of audio per second",
+        "{}{first}: {} a step, {}",
         counted(profile.steps, "step"),
-        Seconds(*seconds_per_step)
+        Seconds(*seconds_per_step),
+        AudioSpeed(*audio_seconds_per_second)
     );
     let alone = loading.audio_seconds_per_second;
     let _ = writeln!(
         text,
-        "loading alone: {alone:.0} s of audio per second, {:.1} times the speed of training",
+        "loading alone: {}, {:.1} times the speed of training",
+        AudioSpeed(alone),
         alone / audio_seconds_per_second.max(f64::MIN_POSITIVE)
     );
     let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::{Bytes, Event, Seconds, StepEvent, error_chain};
+use plimsoll_core::{AudioSpeed, Bytes, Event, Seconds, StepEvent, error_chain};
 use plimsoll_monitor::doctor::{CheckStatus, DoctorReport, Outcome};
 use plimsoll_monitor::{RecordError, read_records};
 use plimsoll_recipes::Failure;
@@ -192,9 +192,9 @@ impl<'a> Proof<'a> {
         // All GPUs of the process are counted together.
         let replicas = f64::from(self.replicas.max(1));
         let mut found = vec![format!(
-            "{} a step, {:.0} s of audio per second",
+            "{} a step, {}",
             Seconds(profile.seconds_per_step),
-            profile.audio_seconds_per_second
+            AudioSpeed(profile.audio_seconds_per_second)
         )];
         let outcome = match (profile.launches, profile.uploads) {
             (Some(launches), Some(uploads)) => {

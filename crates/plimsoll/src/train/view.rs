@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::{Bytes, EndKind, Seconds, Stage, counted};
+use plimsoll_core::{AudioSpeed, Bytes, EndKind, Seconds, Stage, counted};
 use plimsoll_monitor::RecordError;
 use plimsoll_recipes::memory_plan::MemoryPlan;
 use plimsoll_recipes::plan::RunPlan;
@@ -69,9 +69,9 @@ impl RunDisplay for View {
     fn show(&mut self, event: &Event, totals: &Totals) {
         match event {
             Event::Step(StepEvent { step, loss, rate, position, .. }) => {
-                let speed = totals.audio_seconds_per_second();
+                let speed = AudioSpeed(totals.audio_seconds_per_second());
                 let of_plan = self.planned.map_or_else(String::new, |planned| format!(" of {planned} planned"));
-                let text = format!("loss {loss:.3}, {speed:.0} s of audio per second, {}{of_plan}", totals.peak);
+                let text = format!("loss {loss:.3}, {speed}, {}{of_plan}", totals.peak);
                 match &self.bar {
                     Some(bar) => {
                         bar.set_position(*step);

@@ -242,7 +242,7 @@ fn the_live_page_follows_a_run_to_its_end() {
     assert!((loss.parse::<f64>().unwrap() - sums.last_loss).abs() <= 0.0005, "{losses}");
     let speed = shown(&mut browser, "speed-text");
     let seconds = last["audio_seconds_per_second"].as_f64().unwrap();
-    assert!(speed.starts_with(&format!("{seconds:.0} s of audio a second")), "{speed}");
+    assert!(speed.starts_with(&format!("{seconds:.0}x real time")), "{speed}");
     let legend = shown(&mut browser, "legend");
     let window = last["window"]["times"].as_object().unwrap();
     let total: f64 = window.values().map(|seconds| seconds.as_f64().unwrap()).sum();

@@ -1,6 +1,6 @@
 //! Rules about waiting for data: too few threads, too few batches ahead, and features that are computed again.
 
-use plimsoll_core::{Bytes, StepEvent, TimeOwner, counted};
+use plimsoll_core::{AudioSpeed, Bytes, StepEvent, TimeOwner, counted};
 
 use crate::advice::change::Change;
 use crate::advice::facts::LoadingFacts;
@@ -129,8 +129,10 @@ pub(super) fn decode_bound(run: &Measured<'_>) -> Outcome {
     let LoadingFacts { decoding, resampling, features, .. } = loading;
     let problem = Problem::new(share, took(TimeOwner::Data, share))
         .because(format!(
-            "{} load at most {possible:.0} s of audio a second, and the run needs {needed:.0}",
-            counted(threads, "thread")
+            "{} load at most {}, and the run needs {}",
+            counted(threads, "thread"),
+            AudioSpeed(possible),
+            AudioSpeed(needed)
         ))
         .because(format!(
             "loading is {} reading and decoding, {} resampling, {} features",

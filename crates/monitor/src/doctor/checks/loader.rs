@@ -1,5 +1,7 @@
 //! Check of the speed of loading against the need of training.
 
+use plimsoll_core::AudioSpeed;
+
 use super::findings::Findings;
 use crate::doctor::check::{Check, CheckContext, Outcome};
 
@@ -32,11 +34,7 @@ impl LoaderFacts {
             return Outcome::skip("the speed of loading or of training was not measured");
         }
         let ratio = given / needed;
-        let text = format!(
-            "the loader gives {} s of audio a second, and training needs {} s",
-            three_digits(given),
-            three_digits(needed)
-        );
+        let text = format!("the loader gives {}, and training needs {}", AudioSpeed(given), AudioSpeed(needed));
         let fix = "raise `data.num_workers`, keep features with `data.cache_dir`, or use a faster disk; `plimsoll data \
                    bench` shows what takes the time";
         let mut findings = Findings::default();

@@ -10,7 +10,7 @@ use crate::doctor::check::CheckStatus::{Pass, Skip, Warn};
 #[test]
 fn loading_is_judged_by_what_training_needs() {
     let check = |given, needed, status, part: &str| expect(&LoaderFacts { given, needed }.judge(), status, part);
-    check(1000.0, 200.0, Pass, "gives 1000 s of audio a second, and training needs 200 s: 5.00 times as much");
+    check(1000.0, 200.0, Pass, "gives 1000x real time, and training needs 200x real time: 5.00 times as much");
     check(250.0, 200.0, Pass, "1.25 times as much");
     check(210.0, 200.0, Warn, "long batches make it wait");
     check(150.0, 200.0, Warn, "training waits about 25 % of its time");
