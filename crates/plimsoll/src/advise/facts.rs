@@ -136,7 +136,10 @@ fn padding_values(config: &RunConfig) -> Vec<(String, String)> {
         values.extend(larger.map(|value| ("data.shuffle_window".into(), value.to_string())));
     }
     if let Some(shapes) = data.shapes {
-        values.push(("data.shapes".into(), shapes.saturating_mul(2).to_string()));
+        // From 72 on, more shapes save little padding.
+        let more = [shapes.saturating_mul(2), shapes.saturating_mul(8), 72];
+        let more = more.into_iter().filter(|value| *value == 2 * shapes || *value > shapes && *value <= 72);
+        values.extend(more.map(|value| ("data.shapes".into(), value.to_string())));
     }
     values
 }

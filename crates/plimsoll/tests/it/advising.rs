@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::learning::is_long;
 use crate::program::{SMALL, TestFolder, names};
 
 /// Sums up numbers of a JSON object.
@@ -84,6 +85,42 @@ fn advice_is_an_exact_change_that_a_trial_can_prove() {
     let printed = dir.run(&["config", "print", "--config", "better.toml"]).success().stdout;
     assert!(printed.contains(&format!("validation_interval = {expected} ")), "{printed}");
     assert_eq!(names(&dir.path("runs")), Vec::<String>::new());
+}
+
+/// Runs that suffer, by the rule that finds it and the setting that it must change.
+const SUFFERING: &[(&str, &str, &[&str])] = &[
+    ("validation-heavy", "training.validation_interval", &["training.validation_interval=2"]),
+    ("padding-waste", "data.frame_grid", &["data.frame_grid=1024"]),
+    ("padding-waste", "data.shuffle_window", &["data.shuffle_window=1", "data.corpus_utterances=200"]),
+    ("padding-waste", "data.shapes", &["data.shapes=1", "data.corpus_utterances=200"]),
+    ("launch-bound", "training.micro_batch", &["training.micro_batch=1", "data.batch_size=12"]),
+    ("memory-unused", "training.remat", &["training.remat=all", "model.d_model=96", "model.encoder_layers=3"]),
+    ("optimizer-bound", "training.optimizer_state", &["training.optimizer_state=8bit", "data.batch_size=1"]),
+    ("sync-bound", "training.debug", &["training.debug=true"]),
+];
+
+#[test]
+fn each_change_that_is_advised_brings_half_of_what_it_promises() {
+    if !is_long() {
+        return;
+    }
+    let dir = TestFolder::new();
+    for (rule, key, settings) in SUFFERING {
+        let set = settings.iter().flat_map(|setting| ["--set", *setting]);
+        let args: Vec<&str> =
+            ["advise", "--steps", "40", "--verify", "40", "--json"].into_iter().chain(SMALL.iter().copied()).collect();
+        let args: Vec<&str> = args.into_iter().chain(set).collect();
+        let advice: Value = serde_json::from_str(&dir.run(&args).success().stdout).unwrap();
+        let is_wanted = |found: &&Value| found["rule"] == *rule;
+        let finding = advice["findings"].as_array().unwrap().iter().find(is_wanted);
+        let finding = finding.unwrap_or_else(|| panic!("{rule}, {settings:?}: {advice:#}"));
+        assert_eq!(finding["change"]["key"], *key, "{finding:#}");
+        let proof = advice["verified"].as_array().unwrap().iter().find(is_wanted).unwrap();
+        if let Some(promised) = proof["promised"].as_f64() {
+            let most = proof["interval"][1].as_f64().unwrap();
+            assert!(most >= promised / 2.0, "{proof:#}");
+        }
+    }
 }
 
 #[test]
