@@ -23,6 +23,7 @@ use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
+use crate::run_flag::RunArg;
 
 /// Columns and rows of the text that `--once` prints.
 const PAGE: (u16, u16) = (100, 32);
@@ -34,10 +35,9 @@ const SECONDS_MAX: f64 = 3.2e7;
 /// Arguments of `monitor`.
 #[derive(Debug, Args)]
 pub(crate) struct MonitorArgs {
-    /// Show this run, too: its folder, or its name in `runs_dir`. It may be running, ended, or not begun. Another program
-    /// may have started it.
-    #[arg(long, value_name = "RUN")]
-    run: Option<PathBuf>,
+    /// The run to show, too. It may be running, ended, or not begun, and another program may have started it.
+    #[command(flatten)]
+    run: RunArg,
     /// Print one page and stop.
     #[arg(long)]
     once: bool,
@@ -54,7 +54,7 @@ pub(crate) struct MonitorArgs {
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Play a recording back instead of reading this machine.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["log_file", "run"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["log_file", "named_run"])]
     replay: Option<PathBuf>,
     /// Speed of `--replay`: 10 is ten times as fast as it happened.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "replay", value_parser = seconds(0.001))]
@@ -181,7 +181,7 @@ fn run_folder(named: &Path, config: &ConfigArgs) -> Result<PathBuf, Failure> {
 
 /// Returns the folder of the run that the command watches, if a run is named.
 fn watched_folder(args: &MonitorArgs) -> Result<Option<PathBuf>, Failure> {
-    let folder = args.run.as_ref().map(|run| run_folder(run, &args.config)).transpose()?;
+    let folder = args.run.named().map(|run| run_folder(run, &args.config)).transpose()?;
     if folder.is_none() {
         load(&args.config, environment())?;
     }

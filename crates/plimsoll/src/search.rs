@@ -27,8 +27,15 @@ const WORD_BONUS: f64 = 1.5;
 const HOTWORD_WEIGHT: f64 = 10.0;
 
 /// Returns the verb for this number of flags.
-fn have(count: usize) -> &'static str {
-    if count == 1 { "has" } else { "have" }
+/// Refuses the flags `idle`, which have no effect `place`.
+fn refuse(idle: Vec<&str>, place: &str) -> Result<(), Failure> {
+    let (have, them) = match idle.len() {
+        0 => return Ok(()),
+        1 => ("has", "it"),
+        _ => ("have", "them"),
+    };
+    let message = format!("{} {have} no effect {place}", idle.join(", "));
+    Err(Failure::invalid(message, format!("leave {them} out, or choose another `--search`")))
 }
 
 /// Flags that choose the search.
@@ -181,22 +188,16 @@ impl SearchArgs {
         all.into_iter().filter(|(_, is_given, _)| *is_given).map(|(flag, _, counts)| (flag, counts)).collect()
     }
 
-    /// Prints a note about the flags that change nothing beside the others.
-    pub(crate) fn note_idle_flags(&self) {
-        let idle: Vec<&str> = self.given().into_iter().filter(|(_, counts)| !counts).map(|(flag, _)| flag).collect();
-        if idle.is_empty() {
-            return;
-        }
-        let search = self.name();
-        eprintln!("note: {} {} no effect in this search: {search}", idle.join(", "), have(idle.len()));
+    /// Refuses flags that change nothing beside the others.
+    pub(crate) fn refuse_idle_flags(&self) -> Result<(), Failure> {
+        let idle = self.given().into_iter().filter(|(_, counts)| !counts).map(|(flag, _)| flag).collect();
+        refuse(idle, &format!("in this search: {}", self.name()))
     }
 
-    /// Prints a note that the search belongs to recognizers, if a flag of it is given.
-    pub(crate) fn note_no_recognizer(&self) {
-        let given: Vec<&str> = self.given().into_iter().map(|(flag, _)| flag).collect();
-        if !given.is_empty() {
-            eprintln!("note: {} {} no effect: the run is a synthesizer", given.join(", "), have(given.len()));
-        }
+    /// Refuses all flags of the search for a model in the folder `run` that is no recognizer.
+    pub(crate) fn refuse_all_flags(&self, run: &Path) -> Result<(), Failure> {
+        let given = self.given().into_iter().map(|(flag, _)| flag).collect();
+        refuse(given, &format!("on {}, which is no recognizer", run.display()))
     }
 
     /// Returns the search that the flags describe.

@@ -11,13 +11,14 @@ use plimsoll_recipes::{Failure, load_run};
 use plimsoll_train::Event;
 
 use crate::environment;
+use crate::run_flag::RunArg;
 
 /// Configuration of a trial: of its own, or that of a run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TrialConfigArgs {
-    /// Take the configuration of this run: its folder, or its name in `runs`. The run stays as it is.
-    #[arg(long, value_name = "RUN", conflicts_with = "config")]
-    pub(crate) run: Option<PathBuf>,
+    /// The run whose configuration is taken.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
     /// The configuration.
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -26,13 +27,17 @@ pub(crate) struct TrialConfigArgs {
 impl TrialConfigArgs {
     /// Returns the folder of the run, if one is named.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
-        self.run.as_deref().map(named_run)
+        self.run.named().map(named_run)
     }
 
     /// Returns the flags, with the configuration file of the run if one is named.
     pub(crate) fn flags(&self) -> Result<ConfigArgs, Failure> {
         let mut flags = self.config.clone();
         if let Some(folder) = self.folder() {
+            if self.config.config.is_some() {
+                let message = "a run and --config both name a configuration";
+                return Err(Failure::invalid(message, "leave one of them out"));
+            }
             let Ok(path) = config_path(&folder) else {
                 let message = format!("there is no run in {} that has a config.toml", folder.display());
                 return Err(Failure::invalid(message, format!("`{}` lists the runs", command("runs list"))));

@@ -24,7 +24,7 @@ pub(super) struct Destination {
 impl Destination {
     /// Checks the file that `args` name.
     pub(super) fn new(args: &AdviseArgs) -> Result<Self, Failure> {
-        let is_of_run = args.trial.run.is_some();
+        let is_of_run = args.trial.run.named().is_some();
         let (path, flag, force) = match (&args.output, args.apply) {
             (Some(path), _) => (path.clone(), "--out", args.force),
             (None, false) => return Ok(Self { file: None, is_of_run }),

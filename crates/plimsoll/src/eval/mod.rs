@@ -26,7 +26,7 @@ use plimsoll_speech::vocoder::VocoderMetadata;
 
 use crate::number::number_above_0;
 use crate::output::{ForceFlag, OutputFile};
-use crate::run_flag::run_folder;
+use crate::run_flag::{ModelArg, run_folder};
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use plimsoll_core::error_chain;
@@ -39,9 +39,9 @@ use report::{Report, ScoredUtterance};
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
-    /// Run whose best checkpoint is evaluated (its folder, or its name in `runs`), or folder of an exported model.
-    #[arg(long, value_name = "RUN", value_parser = run_folder())]
-    pub(crate) run: PathBuf,
+    /// The run, whose best checkpoint is evaluated.
+    #[command(flatten)]
+    pub(crate) run: ModelArg,
     /// List of the utterances to evaluate on. Default: those that the run held out of its training.
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest: Option<PathBuf>,
@@ -140,7 +140,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::invalid(message, "leave out --judge, --out-dir and --vocoder"));
     }
     let search = args.search.for_run(&args.run)?;
-    search.note_idle_flags();
+    search.refuse_idle_flags()?;
     let open = |run: &Path| -> Result<(String, Reader), Failure> {
         let search = args.search.for_run(run)?;
         let reader = Reader::load(run, search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;

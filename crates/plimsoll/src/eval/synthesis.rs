@@ -57,9 +57,9 @@ struct Report {
 
 /// Synthesizes the utterances that `args` choose, and prints the report.
 pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    args.search.refuse_all_flags(&args.run)?;
     let device = reader::device(&args.backend)?;
     let pipeline = speech_pipeline(&args.run, args.vocoder.as_deref(), &device)?;
-    args.search.note_no_recognizer();
     if args.compare.is_some() {
         let message = format!("{} is a synthesizer: --compare applies to recognizers only", args.run.display());
         return Err(Failure::invalid(message, "leave out --compare"));
@@ -145,7 +145,7 @@ fn synthesize(
 impl Report {
     fn new(args: &EvalArgs) -> Self {
         Self {
-            run: args.run.clone(),
+            run: args.run.to_path_buf(),
             judge: args.judge.clone(),
             scored: Vec::new(),
             utterances: 0,

@@ -123,7 +123,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
 
 /// Refuses flags that have no meaning for a vocoder.
 fn refuse_other_flags(args: &EvalArgs) -> Result<(), Failure> {
-    args.search.note_no_recognizer();
+    args.search.refuse_all_flags(&args.run)?;
     let given = [
         ("--compare", args.compare.is_some()),
         ("--vocoder", args.vocoder.is_some()),
@@ -160,7 +160,7 @@ impl Way {
 impl Report {
     fn new(args: &EvalArgs) -> Self {
         Self {
-            run: args.run.clone(),
+            run: args.run.to_path_buf(),
             judge: args.judge.clone(),
             utterances: 0,
             audio: Seconds(0.0),

@@ -23,7 +23,7 @@ use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::backend_flag::BackendFlag;
-use crate::run_flag::run_folder;
+use crate::run_flag::ModelArg;
 use crate::terminal::Terminal;
 
 /// Name of the file that lists the tokens.
@@ -46,9 +46,9 @@ trait Exportable: ModelKind {
 /// Arguments of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Run whose model is exported: its folder, or its name in `runs`.
-    #[arg(long, value_name = "RUN", value_parser = run_folder())]
-    pub(crate) run: PathBuf,
+    /// The run whose model is exported.
+    #[command(flatten)]
+    pub(crate) run: ModelArg,
     /// Output folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,

@@ -170,3 +170,36 @@ fn a_run_of_an_older_rule_goes_on() {
     }
     assert_eq!(dir.train(&["--set", "data.max_seconds=2.7", "--dry-run"]).code, Some(2));
 }
+
+/// Options that change nothing are mistakes, and a run can be named without its flag.
+#[test]
+fn an_option_without_effect_is_refused() {
+    let dir = trained();
+    let sound = recording(&dir);
+    let refused = |args: &[&str], named: &str| {
+        let output = dir.run(args);
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(&format!("{named} has no effect")), "{args:?}: {output:?}");
+    };
+    for (flags, named) in [
+        (&["--search", "greedy", "--width", "5"][..], "--width"),
+        (&["--search", "greedy", "--lm", "corpus"], "--search"),
+        (&["--search", "prefix-beam", "--ctc-weight", "0.5"], "--ctc-weight"),
+        (&["--lm", "none", "--lm-weight", "0.5"], "--lm-weight"),
+        (&["--hotword-weight", "3", "--lm", "none"], "--hotword-weight"),
+    ] {
+        refused(&[&["transcribe", &sound, "--run", "runs/r"], flags].concat(), named);
+        refused(&[&["eval", "runs/r", "--limit", "1"], flags].concat(), named);
+    }
+    let named = dir.run(&["eval", "runs/r", "--limit", "2", "--json"]).success().stdout;
+    for flag in [&["eval", "--run", "runs/r"][..], &["eval", "r"]] {
+        let output = dir.run(&[flag, &["--limit", "2", "--json"]].concat()).success();
+        let scores = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["cer"].clone();
+        assert_eq!(scores(&output.stdout), scores(&named), "{flag:?}");
+    }
+    assert_eq!(dir.run(&["eval", "runs/r", "--run", "runs/r"]).code, Some(2));
+    assert_eq!(dir.run(&["eval"]).code, Some(2));
+    dir.run(&["export", "r", "--out", "m"]).success();
+    dir.run(&["monitor", "r", "--once"]).success();
+    assert_eq!(dir.run(&["profile", "r", "--config", "none.toml"]).code, Some(2));
+}

@@ -1,6 +1,6 @@
 //! Notes about a configuration that loads, but may not do what its author thinks.
 
-use super::choices::{AttentionChoice, FamilyChoice, Task};
+use super::choices::{AttentionChoice, EncoderChoice, FamilyChoice, NormChoice, Task};
 use super::key::Key;
 use super::keys::keys;
 use super::origin::{Provenance, ValueOrigin};
@@ -122,7 +122,34 @@ fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
     }
 }
 
-/// Lists the keys of another task or family that were given another value than their default.
+/// Returns why a key has no effect beside the other choices for the recognizer of `config`.
+fn idle_beside(key: &Key, config: &RunConfig) -> Option<&'static str> {
+    let model = &config.model;
+    let has_decoder = model.decoder_layers.is_some_and(|layers| layers > 0);
+    let is_convolution = model.encoder == EncoderChoice::Convolution;
+    match key.name {
+        "model.positions" | "model.conv_norm" | "model.conv_norm_groups" | "model.scale_input" if is_convolution => {
+            Some("it belongs to `model.encoder` = \"conformer\"")
+        }
+        "model.attention_heads" | "model.attention_chunk" if is_convolution && !has_decoder => {
+            Some("blocks of convolutions have no attention, and the model has no decoder")
+        }
+        "model.conv_norm_groups" if model.conv_norm != NormChoice::Group => {
+            Some("it belongs to `model.conv_norm` = \"group\"")
+        }
+        "model.decoder_feed_forward_multiplier"
+        | "model.decoder_norm"
+        | "model.ctc_weight"
+        | "model.label_smoothing"
+            if !has_decoder =>
+        {
+            Some("the model has no decoder (`model.decoder_layers`)")
+        }
+        _ => None,
+    }
+}
+
+/// Lists the keys of another task, family or kind of model that were given another value than their default.
 fn other_model(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
     let default = serde_json::to_value(RunConfig::default()).unwrap_or_default();
     let own = serde_json::to_value(config).unwrap_or_default();
@@ -131,7 +158,8 @@ fn other_model(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
     let is_changed = |key: &&Key| own.pointer(&pointer(key.name)) != default.pointer(&pointer(key.name));
     let is_given = |key: &&Key| *provenance.origin(key.name) != ValueOrigin::Default;
     let note = |key: &Key| {
-        let reason = belongs_elsewhere(key, config)?;
+        let beside = || if config.task == Task::Asr { idle_beside(key, config) } else { None };
+        let reason = belongs_elsewhere(key, config).or_else(beside)?;
         let origin = provenance.origin(key.name).to_string();
         Some(ConfigNote::NoEffect { origin, name: key.name, reason })
     };

@@ -179,6 +179,35 @@ fn a_variable_that_is_no_setting_is_a_note() {
     );
 }
 
+/// Keys of a part that the model does not have.
+#[test]
+fn a_key_without_effect_on_this_model_is_a_note() {
+    let notes = |text: &str| -> Vec<String> {
+        let loaded = loaded(&format!("training.steps = 7\n{text}"), &[], &[]);
+        loaded.warnings.iter().map(ToString::to_string).collect()
+    };
+    for (text, named) in [
+        ("model.encoder = \"convolution\"\nmodel.attention_heads = 8", "model.attention_heads"),
+        ("model.encoder = \"convolution\"\nmodel.positions = \"rotary\"", "model.positions"),
+        ("model.encoder = \"convolution\"\nmodel.conv_norm = \"batch\"", "model.conv_norm"),
+        ("model.conv_norm_groups = 4", "model.conv_norm_groups"),
+        ("model.ctc_weight = 0.5", "model.ctc_weight"),
+        ("model.label_smoothing = 0.2", "model.label_smoothing"),
+    ] {
+        let notes = notes(text);
+        let expected = format!("`{named}` has no effect");
+        assert!(notes.len() == 1 && notes[0].contains(&expected), "{text}: {notes:?}");
+    }
+    for text in [
+        "model.attention_heads = 8",
+        "model.decoder_layers = 2\nmodel.ctc_weight = 0.5",
+        "model.encoder = \"convolution\"\nmodel.decoder_layers = 2\nmodel.attention_heads = 8",
+        "model.conv_norm = \"group\"\nmodel.conv_norm_groups = 4",
+    ] {
+        assert_eq!(notes(text), [""; 0], "{text}");
+    }
+}
+
 /// Merge keys of YAML: tables that are written once and repeated, with entries that win over them.
 #[test]
 fn yaml_merges_tables() {
