@@ -5,7 +5,7 @@
 //! Symphonia decodes the compressed formats; a decoder of this crate is faster for whole FLAC files, and leaves to Symphonia
 //! what is unusual or damaged. The reader is chosen by the first bytes of a file, not by the file name.
 //!
-//! Every path may name a part of a container instead, see [`AudioSource`].
+//! Every path may name a part of a container or one channel instead, see [`AudioSource`].
 
 mod aac;
 mod compressed;
@@ -25,7 +25,7 @@ mod write;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::{Samples, Seconds};
+use plimsoll_core::{Samples, Seconds, counted};
 
 use crate::resample::resample;
 pub use page::{PackedPage, PageCompression};
@@ -240,6 +240,16 @@ pub enum AudioError {
     /// The sound is encrypted.
     #[error("{} is protected against copying (DRM), so its sound cannot be read; use a copy without protection", .0.display())]
     Protected(PathBuf),
+    /// The file does not have the channel that its path names.
+    #[error("{} has {}, counted from 0, so it has no channel {channel}", file.display(), counted(usize::from(*channels), "channel"))]
+    NoChannel {
+        /// Path of the channel.
+        file: PathBuf,
+        /// Channel, counted from 0.
+        channel: u16,
+        /// Number of channels of the file.
+        channels: u16,
+    },
     /// The file is a video without sound.
     #[error("{} has no sound: none of its tracks is audio", .0.display())]
     NoTrack(PathBuf),
@@ -332,7 +342,8 @@ const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
 /// end this much after its file. A file whose format does not tell its exact length may end this much too early.
 pub const DURATION_TOLERANCE: Seconds = Seconds(0.1);
 
-/// Returns the channel that is read in place of the average of all channels, counted from 1; `None` where channels are averaged.
+/// Returns the channel that is read in place of the average of all channels, counted from 1; `None` where channels are averaged,
+/// and where the path names a channel.
 ///
 /// Where the channels of a file cancel each other, as with one upside down, their average is silence. The rule is one for a
 /// file, by its first second of clear sound: a channel is taken where the average is 20 dB below it. About a second of the
@@ -444,6 +455,14 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>, AudioError> {
 /// Returns whether a file begins like one with uncompressed samples, whatever its name.
 fn is_uncompressed(first: &[u8]) -> bool {
     matches!(first, b"RIFF" | b"RF64" | b"BW64") || other_pcm::may_begin_with(first)
+}
+
+/// Checks that a file with some channels has the one that is asked for, if one is.
+fn check_channel(path: &Path, named: Option<u16>, channels: u16) -> Result<(), AudioError> {
+    match named.filter(|channel| *channel >= channels) {
+        Some(channel) => Err(AudioError::NoChannel { file: path.into(), channel, channels }),
+        None => Ok(()),
+    }
 }
 
 fn unreadable(path: &Path, source: io::Error) -> AudioError {

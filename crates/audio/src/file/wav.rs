@@ -15,7 +15,7 @@ use super::other_pcm::{self, OtherHeader, OtherProblem};
 use super::pcm::{Encoding, PcmBlocks};
 use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
-    unreadable,
+    check_channel, unreadable,
 };
 use crate::buffers;
 use header::{ForwardReader, Header, Problem};
@@ -62,7 +62,7 @@ pub(super) fn blocks(path: &Path) -> Result<(PcmBlocks, AudioInfo), AudioError> 
     let mut file = WavFile::open(path)?;
     file.reader.seek(SeekFrom::Start(file.start)).map_err(|error| unreadable(path, error))?;
     let (info, bytes) = (file.info(), file.length * file.frame_bytes());
-    let mixer = Mixer::new(info.channels.into(), info.rate);
+    let mixer = Mixer::of_file(file.named, info.channels.into(), info.rate);
     let blocks = PcmBlocks::new(path, Box::new(file.reader), file.encoding, mixer);
     Ok((blocks.with_promised(bytes), info))
 }
@@ -109,6 +109,8 @@ struct WavFile<'a> {
     kind: AudioKind,
     rate: u32,
     channels: u16,
+    /// Channel that is asked for, counted from 0.
+    named: Option<u16>,
     encoding: Encoding,
     /// Position of the first sample in the file, in bytes.
     start: u64,
@@ -118,7 +120,8 @@ struct WavFile<'a> {
 
 impl<'a> WavFile<'a> {
     fn open(path: &'a Path) -> Result<Self, AudioError> {
-        let file = AudioSource::from_path(path).open().map_err(|error| unreadable(path, error))?;
+        let source = AudioSource::from_path(path);
+        let file = source.open().map_err(|error| unreadable(path, error))?;
         let size = file.byte_len();
         if size == 0 {
             return Err(AudioError::Empty(path.into()));
@@ -141,9 +144,11 @@ impl<'a> WavFile<'a> {
             return Err(AudioError::Empty(path.into()));
         }
         check_rate(path, rate)?;
+        let named = source.channel;
+        check_channel(path, named, channels)?;
         match audio_bytes {
             Some(promised) if promised > found => Err(AudioError::Truncated { file: path.into(), promised, found }),
-            _ => Ok(Self { path, reader, kind, rate, channels, encoding, start, length }),
+            _ => Ok(Self { path, reader, kind, rate, channels, named, encoding, start, length }),
         }
     }
 
@@ -161,6 +166,9 @@ impl<'a> WavFile<'a> {
         if self.channels() == 1 {
             return Ok(Some(Mix::default()));
         }
+        if let Some(channel) = self.named {
+            return Ok(Some(Mix::named(channel)));
+        }
         if range == (0..self.length) {
             return Ok(None);
         }
@@ -175,6 +183,9 @@ impl<'a> WavFile<'a> {
 
     /// Reads the beginning of the file, and finds how its channels are mixed.
     fn find_mix(&mut self, bytes: &mut Vec<u8>) -> Result<Mix, AudioError> {
+        if let Some(channel) = self.named {
+            return Ok(Mix::named(channel));
+        }
         let mut judge = MixJudge::new(self.channels(), self.rate);
         let (mut at, step) = (0, u64::from(self.rate));
         while at < self.length && judge.decided().is_none() {

@@ -388,5 +388,5 @@ fn audio_path(
             }));
         }
     };
-    Ok(AudioSource { file: file.into(), part: Some(part) }.to_path())
+    Ok(AudioSource { file: file.into(), part: Some(part), channel: None }.to_path())
 }

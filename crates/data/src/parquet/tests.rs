@@ -57,7 +57,7 @@ proptest! {
                 prop_assert_eq!(duration.unwrap(), Some(Value::Real(expected.2)));
                 let Some(Value::Place(part)) = place.unwrap() else { continue };
                 let mut read = Vec::new();
-                let source = AudioSource { file: path.clone(), part: Some(part) };
+                let source = AudioSource { file: path.clone(), part: Some(part), channel: None };
                 io::Read::read_to_end(&mut source.open().unwrap(), &mut read).unwrap();
                 prop_assert_eq!(Some(read), expected.0.clone());
             }

@@ -173,7 +173,7 @@ fn cuts_that_join_cuts_or_add_silence_are_read() {
 }
 
 #[test]
-fn all_channels_of_a_recording_are_one() {
+fn all_channels_of_a_recording_are_one_or_one_is_taken() {
     let cut = |id: &str, channels: &str| {
         format!(
             r#"{{"id": "{id}", "type": "MultiCut", "start": 0, "duration": 1, "channel": {channels}, "supervisions": [{{"text": "{id}"}}], "recording": {{"sources": [{{"type": "file", "channels": [0, 1], "source": "x.wav"}}]}}}}"#
@@ -184,7 +184,7 @@ fn all_channels_of_a_recording_are_one() {
     insta::assert_snapshot!(seen(&[("cuts.jsonl", lines.as_bytes())], &ImportOptions::default()), @r"
     lhotse
     both: x.wav 0s..1s [- -] both (cuts.jsonl:1)
-    ! cuts.jsonl:2: `one`: it is one of 2 channels of its file, and files are read with their channels mixed
-    ! cuts.jsonl:3: `ann`: it is one of 2 channels of its file, and files are read with their channels mixed
+    one: x.wav:ch1 0s..1s [- -] one (cuts.jsonl:2)
+    ann: x.wav:ch0 0s..1s [- -] ann (cuts.jsonl:3)
     ");
 }
