@@ -63,7 +63,7 @@ struct Buffers {
 
 /// Returns whether a FLAC file may begin with the bytes `first`.
 pub(super) fn may_begin_with(first: &[u8]) -> bool {
-    first == MAGIC || first.starts_with(TAG)
+    first.starts_with(MAGIC) || first.starts_with(TAG)
 }
 
 /// Reads a segment of a FLAC file: one channel, averaged or the one that the path names. `None`: the file is damaged, unusual or large, or its channels
