@@ -5,13 +5,14 @@
 //! Symphonia decodes the compressed formats; a decoder of this crate is faster for whole FLAC files, and leaves to Symphonia
 //! what is unusual or damaged. The reader is chosen by the first bytes of a file, not by the file name.
 //!
-//! Every path may name a part of a container instead, see [`AudioSource`].
+//! Every path may name a part of a container or one channel instead, see [`AudioSource`].
 
 mod aac;
 mod compressed;
 mod flac;
 mod matroska;
 mod mix;
+mod movie_pcm;
 mod mp4;
 mod opus;
 mod other_pcm;
@@ -25,7 +26,7 @@ mod write;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plimsoll_core::{Samples, Seconds};
+use plimsoll_core::{Samples, Seconds, counted};
 
 use crate::resample::resample;
 pub use page::{PackedPage, PageCompression};
@@ -122,6 +123,8 @@ pub enum AudioKind {
     Au,
     /// CAF: uncompressed samples in Apple's Core Audio.
     Caf,
+    /// Uncompressed samples in QuickTime or MP4.
+    MoviePcm,
 }
 
 impl AudioKind {
@@ -138,6 +141,7 @@ impl AudioKind {
             Self::Aiff => "AIFF",
             Self::Au => "AU",
             Self::Caf => "CAF",
+            Self::MoviePcm => "PCM in a movie",
         }
     }
 
@@ -153,12 +157,13 @@ impl AudioKind {
             Self::Aiff => "aiff",
             Self::Au => "au",
             Self::Caf => "caf",
+            Self::MoviePcm => "mov",
         }
     }
 
     /// Returns whether the samples are not compressed, so that a segment costs one read.
     pub fn is_uncompressed(self) -> bool {
-        matches!(self, Self::Wav | Self::Aiff | Self::Au | Self::Caf)
+        matches!(self, Self::Wav | Self::Aiff | Self::Au | Self::Caf | Self::MoviePcm)
     }
 }
 
@@ -240,6 +245,16 @@ pub enum AudioError {
     /// The sound is encrypted.
     #[error("{} is protected against copying (DRM), so its sound cannot be read; use a copy without protection", .0.display())]
     Protected(PathBuf),
+    /// The file does not have the channel that its path names.
+    #[error("{} has {}, counted from 0, so it has no channel {channel}", file.display(), counted(usize::from(*channels), "channel"))]
+    NoChannel {
+        /// Path of the channel.
+        file: PathBuf,
+        /// Channel, counted from 0.
+        channel: u16,
+        /// Number of channels of the file.
+        channels: u16,
+    },
     /// The file is a video without sound.
     #[error("{} has no sound: none of its tracks is audio", .0.display())]
     NoTrack(PathBuf),
@@ -332,7 +347,8 @@ const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
 /// end this much after its file. A file whose format does not tell its exact length may end this much too early.
 pub const DURATION_TOLERANCE: Seconds = Seconds(0.1);
 
-/// Returns the channel that is read in place of the average of all channels, counted from 1; `None` where channels are averaged.
+/// Returns the channel that is read in place of the average of all channels, counted from 1; `None` where channels are averaged,
+/// and where the path names a channel.
 ///
 /// Where the channels of a file cancel each other, as with one upside down, their average is silence. The rule is one for a
 /// file, by its first second of clear sound: a channel is taken where the average is 20 dB below it. About a second of the
@@ -342,7 +358,7 @@ pub const DURATION_TOLERANCE: Seconds = Seconds(0.1);
 /// When the file is missing, unreadable, damaged, empty or not in a supported format.
 pub fn taken_channel(path: impl AsRef<Path>) -> Result<Option<u16>, AudioError> {
     let path = path.as_ref();
-    let find = || if is_uncompressed(&first_bytes(path)?) { wav::mix(path) } else { compressed::mix_of(path) };
+    let find = || if is_uncompressed(path, &first_bytes(path)?)? { wav::mix(path) } else { compressed::mix_of(path) };
     Ok(mix::known(path, find)?.number())
 }
 
@@ -405,7 +421,7 @@ pub fn read_heard_segment(path: impl AsRef<Path>, segment: AudioSegment, rate: u
 /// behind the header is not noticed.
 pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_uncompressed(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, true) }
+    if is_uncompressed(path, &first_bytes(path)?)? { wav::info(path) } else { compressed::info(path, true) }
 }
 
 /// Reads the format, sample rate and channels of an audio file from its header. The length is infinite where the whole
@@ -415,7 +431,7 @@ pub fn audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
 /// In the same cases as [`audio_info`].
 pub fn quick_audio_info(path: impl AsRef<Path>) -> Result<AudioInfo, AudioError> {
     let path = path.as_ref();
-    if is_uncompressed(&first_bytes(path)?) { wav::info(path) } else { compressed::info(path, false) }
+    if is_uncompressed(path, &first_bytes(path)?)? { wav::info(path) } else { compressed::info(path, false) }
 }
 
 fn at_rate(audio: Audio, rate: u32) -> Audio {
@@ -424,26 +440,35 @@ fn at_rate(audio: Audio, rate: u32) -> Audio {
 
 fn read_segment(path: &Path, segment: AudioSegment) -> Result<Audio, AudioError> {
     let first = first_bytes(path)?;
-    if is_uncompressed(&first) {
+    if is_uncompressed(path, &first)? {
         return wav::read(path, segment);
     }
     let fast = if flac::may_begin_with(&first) { flac::read(path, segment) } else { None };
     fast.map_or_else(|| compressed::read(path, segment), Ok)
 }
 
-/// Reads the first four bytes of a file, or what it has. An empty file is an error.
+/// Reads the first eight bytes of a file, or what it has. An empty file is an error.
 fn first_bytes(path: &Path) -> Result<Vec<u8>, AudioError> {
-    let mut first = Vec::with_capacity(4);
+    let mut first = Vec::with_capacity(8);
     AudioSource::from_path(path)
         .open()
-        .and_then(|file| file.take(4).read_to_end(&mut first))
+        .and_then(|file| file.take(8).read_to_end(&mut first))
         .map_err(|error| unreadable(path, error))?;
     if first.is_empty() { Err(AudioError::Empty(path.into())) } else { Ok(first) }
 }
 
-/// Returns whether a file begins like one with uncompressed samples, whatever its name.
-fn is_uncompressed(first: &[u8]) -> bool {
-    matches!(first, b"RIFF" | b"RF64" | b"BW64") || other_pcm::may_begin_with(first)
+/// Returns whether a file that begins with the bytes `first` has uncompressed samples, whatever its name.
+fn is_uncompressed(path: &Path, first: &[u8]) -> Result<bool, AudioError> {
+    let is_known = matches!(first.get(..4), Some(b"RIFF" | b"RF64" | b"BW64")) || other_pcm::may_begin_with(first);
+    Ok(is_known || mp4::may_begin_with(first) && wav::is_in_movie(path)?)
+}
+
+/// Checks that a file with some channels has the one that is asked for, if one is.
+fn check_channel(path: &Path, named: Option<u16>, channels: u16) -> Result<(), AudioError> {
+    match named.filter(|channel| *channel >= channels) {
+        Some(channel) => Err(AudioError::NoChannel { file: path.into(), channel, channels }),
+        None => Ok(()),
+    }
 }
 
 fn unreadable(path: &Path, source: io::Error) -> AudioError {

@@ -110,6 +110,9 @@ fn read(path: &Path, is_opened: bool) -> io::Result<AudioIdentity> {
             break;
         }
     }
+    if let Some(channel) = source.channel {
+        key.add(&channel.to_le_bytes());
+    }
     // 0 stands for a file that was not opened.
     Ok(AudioIdentity { size, content: key.finish().short_bits().max(1) })
 }

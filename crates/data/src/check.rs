@@ -216,6 +216,7 @@ fn audio_issue(error: &AudioError) -> IssueKind {
     match error {
         AudioError::NotFound(file) => IssueKind::MissingAudio(file.clone()),
         AudioError::Silent(_) => IssueKind::Silent,
+        &AudioError::NoChannel { channel, channels, .. } => IssueKind::MissingChannel { channel, channels },
         error => IssueKind::UnreadableAudio(error_chain(error)),
     }
 }

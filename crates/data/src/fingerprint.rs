@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Write};
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use plimsoll_audio::AudioSource;
 use plimsoll_core::SampleId;
 use rayon::prelude::*;
 
@@ -22,7 +23,7 @@ const LINES_AT_ONCE: usize = 1 << 13;
 /// Content of the utterances of a run, in the order in which batches are made of them: ids, texts, times, speakers and
 /// languages, and which utterances are held out.
 ///
-/// The paths and times of audio files do not count, so a corpus can move. Their content counts after
+/// The paths and times of audio files do not count, so a corpus can move. The channel of a file counts. Their content counts after
 /// [`with_audio`](Self::with_audio).
 #[derive(Clone, Debug, Default)]
 pub struct CorpusFingerprint {
@@ -245,9 +246,9 @@ impl PartialEq for CorpusFingerprint {
     }
 }
 
-/// Computes the hash of everything besides the id and the path of the audio. `bytes` is memory to work in.
+/// Computes the hash of everything besides the id and the path of the audio; the channel that the path names counts. `bytes` is memory to work in.
 fn sum(utterance: UtteranceRef<'_>, bytes: &mut Vec<u8>) -> u64 {
-    let UtteranceRef { id: _, audio: _, offset, duration, text, speaker, language } = utterance;
+    let UtteranceRef { id: _, audio, offset, duration, text, speaker, language } = utterance;
     bytes.clear();
     write_key_part(bytes, text.as_bytes());
     for time in [offset, duration] {
@@ -261,6 +262,9 @@ fn sum(utterance: UtteranceRef<'_>, bytes: &mut Vec<u8>) -> u64 {
             bytes.extend_from_slice(part.as_bytes());
             bytes[start..start + 8].copy_from_slice(&(1 + part.len() as u64).to_le_bytes());
         }
+    }
+    if let Some(channel) = AudioSource::named_channel(audio) {
+        write_key_part(bytes, &channel.to_le_bytes());
     }
     StoreKey::from_written(bytes).short_bits()
 }

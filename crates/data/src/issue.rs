@@ -250,9 +250,20 @@ pub enum IssueKind {
     /// A Lhotse cut plays several recordings at the same time.
     #[error("it mixes several recordings at {0}, and only recordings one after the other can be read")]
     MixedRecordings(Seconds),
-    /// A Lhotse utterance is one channel of a file with several channels. Holds the number of channels.
-    #[error("it is one of {0} channels of its file, and files are read with their channels mixed")]
-    OneOfSeveralChannels(usize),
+    /// An utterance has some channels of a file: more than one, and not all.
+    #[error("it has {wanted} of {channels} channels of its file, and one or all of them can be read")]
+    SomeOfSeveralChannels {
+        /// Number of channels of the utterance.
+        wanted: usize,
+        /// Number of channels of the file.
+        channels: usize,
+    },
+    /// The text of a Lhotse cut is spoken in another channel than that of the cut.
+    #[error("its text is spoken in another channel than that of its cut")]
+    TextOfOtherChannel,
+    /// The channel in the list is no number from 0 on. Holds what the list has.
+    #[error("`channel` is {0}, and the number of one channel was expected, counted from 0")]
+    InvalidChannel(String),
     /// A Lhotse recording has a transform, such as a change of speed. Holds the name of the transform.
     #[error("its recording is changed by `{0}`, and files are only read as they are")]
     ChangedRecording(String),
@@ -263,6 +274,14 @@ pub enum IssueKind {
     /// The audio file cannot be read. Holds the error with its causes, in one line.
     #[error("{0}")]
     UnreadableAudio(String),
+    /// The audio file does not have the channel of the utterance.
+    #[error("it is channel {channel} of its audio file, counted from 0, and that has {}", counted(usize::from(*channels), "channel"))]
+    MissingChannel {
+        /// Channel of the utterance, counted from 0.
+        channel: u16,
+        /// Number of channels of the file.
+        channels: u16,
+    },
     /// The sample rate in the list is not that of the audio file, so the times in the list are not those of the file.
     #[error("its list gives a sample rate of {listed} Hz, and its audio file has {found} Hz")]
     WrongRate {
@@ -370,7 +389,10 @@ impl IssueKind {
             Self::NotAudioInArchive { .. } => "archive without audio",
             Self::AudioNotInFile(_) => "audio not in a file",
             Self::NotMonoCut(_) | Self::MixedRecordings(_) => "cut of several recordings",
-            Self::OneOfSeveralChannels(_) => "one channel of several",
+            Self::SomeOfSeveralChannels { .. } => "some channels of several",
+            Self::TextOfOtherChannel => "text of another channel",
+            Self::InvalidChannel(_) => "wrong channel",
+            Self::MissingChannel { .. } => "missing channel",
             Self::ChangedRecording(_) => "changed recording",
             Self::MissingAudio(_) => "missing file",
             Self::UnreadableAudio(_) => "unreadable audio",

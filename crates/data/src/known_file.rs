@@ -16,6 +16,7 @@ pub(crate) struct KnownFile {
 impl KnownFile {
     /// Returns whether the audio `path` exists; false also if that is not known without a closer look.
     pub(crate) fn has(&mut self, path: &Path) -> bool {
+        let path = without_channel(path);
         let Some(part) = QuickPart::of(path) else {
             // As bytes: to compare paths part by part takes longer than the rest.
             if path.as_os_str() != self.file.as_os_str() && AudioSource::from_path(path).metadata().is_ok() {
@@ -29,7 +30,7 @@ impl KnownFile {
     /// Returns the bytes of the audio `path` if it is a part of a container that exists; `None` also if that is not known
     /// without a closer look.
     pub(crate) fn length_of_part(&mut self, path: &Path) -> Option<u64> {
-        let part = QuickPart::of(path)?;
+        let part = QuickPart::of(without_channel(path))?;
         self.has_part(&part).then_some(part.length)
     }
 
@@ -39,6 +40,14 @@ impl KnownFile {
             (self.file, self.size) = (part.container.into(), metadata.len());
         }
         part.end <= self.size
+    }
+}
+
+/// Returns the path of all channels, which a file has if it has one of them.
+fn without_channel(path: &Path) -> &Path {
+    match (AudioSource::named_channel(path), path.to_str()) {
+        (Some(_), Some(text)) => Path::new(text.rsplit_once(':').map_or(text, |(all, _)| all)),
+        _ => path,
     }
 }
 

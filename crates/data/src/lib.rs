@@ -9,6 +9,9 @@ mod utterance;
 
 mod table;
 
+mod columns;
+
+mod arrow;
 mod parquet;
 
 pub mod utterances;

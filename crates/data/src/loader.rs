@@ -258,7 +258,7 @@ fn load(
 /// Returns the container that does not exist any more; `None` for any other failure.
 fn lost_container(error: &AudioError) -> Option<PathBuf> {
     let AudioError::NotFound(path) = error else { return None };
-    let AudioSource { file, part } = AudioSource::from_path(path);
+    let AudioSource { file, part, .. } = AudioSource::from_path(path);
     part.map(|_| file)
 }
 

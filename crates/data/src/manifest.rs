@@ -169,6 +169,8 @@ impl Manifest {
 struct Line<'a> {
     id: &'a str,
     audio_filepath: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<u16>,
     #[serde(skip_serializing_if = "is_zero")]
     offset: f64,
     duration: f64,
@@ -193,6 +195,7 @@ impl<'a> Line<'a> {
         Self {
             id,
             audio_filepath,
+            channel: AudioSource::from_path(audio).channel,
             offset: offset.0,
             duration: duration.0,
             text,
@@ -204,12 +207,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the path of audio in a list in `folder`: relative if its file is below the folder.
+/// Returns the path of audio in a list in `folder`, without its channel: relative if its file is below the folder.
 fn listed_path(audio: &Path, folder: &Path) -> PathBuf {
-    let AudioSource { file, part } = AudioSource::from_path(audio);
+    let AudioSource { file, part, .. } = AudioSource::from_path(audio);
     let whole = file.canonicalize().unwrap_or(file);
     let file = whole.strip_prefix(folder).map_or_else(|_| whole.clone(), Path::to_path_buf);
-    AudioSource { file, part }.to_path()
+    AudioSource { file, part, channel: None }.to_path()
 }
 
 fn write_lines<'a>(file: &mut impl Write, lines: impl Iterator<Item = Line<'a>>) -> io::Result<()> {

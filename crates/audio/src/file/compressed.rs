@@ -21,8 +21,8 @@ use symphonia::core::units::Timestamp;
 
 use super::mix::{self, Mix, Mixer};
 use super::{
-    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange, aac, opus,
-    unreadable,
+    Audio, AudioError, AudioInfo, AudioKind, AudioSegment, AudioSource, DURATION_TOLERANCE, SAMPLE_RATES, SampleRange,
+    aac, check_channel, opus, unreadable,
 };
 use clock::PacketClock;
 use container::{Stream, codec_name, probe};
@@ -57,6 +57,7 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
     // The whole file decides how its channels are mixed while it is decoded.
     let mix = match file.info.channels {
         1 => Some(Mix::default()),
+        _ if file.named.is_some() => file.named.map(Mix::named),
         _ if segment == AudioSegment::default() => None,
         _ => Some(mix::known(path, || mix_of(path))?),
     };
@@ -72,6 +73,9 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Result<Audio, AudioErr
 /// Finds how the channels of a compressed file are mixed. Damage ends what is looked at.
 pub(super) fn mix_of(path: &Path) -> Result<Mix, AudioError> {
     let file = CompressedFile::open(path, false)?;
+    if let Some(channel) = file.named {
+        return Ok(Mix::named(channel));
+    }
     // The length of some files is not known before they are counted.
     let mut decoding = Decoding::new(file, SampleRange { first: 0, count: 1 << 40 }, None)?;
     while decoding.mono.mix().is_none() && decoding.advance().unwrap_or(false) {
@@ -86,7 +90,8 @@ pub(super) fn blocks(path: &Path) -> Result<(CompressedBlocks, AudioInfo), Audio
     let file = CompressedFile::open(path, true)?;
     let info = file.info;
     let range = info.locate(path, AudioSegment::default())?;
-    Ok((CompressedBlocks(Decoding::new(file, range, None)?), info))
+    let mix = file.named.map(Mix::named);
+    Ok((CompressedBlocks(Decoding::new(file, range, mix)?), info))
 }
 
 /// Samples of a compressed file that are read in blocks.
@@ -122,7 +127,7 @@ struct Decoding {
 }
 
 impl Decoding {
-    /// Begins to decode a range. Without `mix`, the range is the whole file.
+    /// Begins to decode a range. Without `mix`, the range begins with the file.
     fn new(mut file: CompressedFile, range: SampleRange, mix: Option<Mix>) -> Result<Self, AudioError> {
         let decoder = decoder(&file.path, &file.params)?;
         file.seek_with_preroll(range.first)?;
@@ -202,6 +207,8 @@ struct CompressedFile {
     clock: Option<PacketClock>,
     params: AudioCodecParameters,
     info: AudioInfo,
+    /// Channel that is asked for, counted from 0.
+    named: Option<u16>,
     /// Whether the header has the exact number of samples, as those of MP4 and FLAC have outside of Ogg, if the encoder
     /// knew it.
     is_exact: bool,
@@ -238,8 +245,10 @@ impl CompressedFile {
         let channels = params.channels.as_ref().map_or(1, |channels| channels.count() as u16);
         let duration = length.map_or(Seconds(f64::INFINITY), |length| Samples(length).at(rate));
         let info = AudioInfo { kind, rate, channels, duration };
+        let named = AudioSource::from_path(path).channel;
+        check_channel(path, named, channels)?;
         let (path, is_exact) = (path.into(), place.is_exact);
-        Ok(Self { path, reader, track: id, zero: place.zero, clock, params, info, is_exact })
+        Ok(Self { named, path, reader, track: id, zero: place.zero, clock, params, info, is_exact })
     }
 
     /// Returns the number of samples that are decoded before a segment.

@@ -63,10 +63,10 @@ struct Buffers {
 
 /// Returns whether a FLAC file may begin with the bytes `first`.
 pub(super) fn may_begin_with(first: &[u8]) -> bool {
-    first == MAGIC || first.starts_with(TAG)
+    first.starts_with(MAGIC) || first.starts_with(TAG)
 }
 
-/// Reads a segment of a FLAC file, averaged to one channel. `None`: the file is damaged, unusual or large, or its channels
+/// Reads a segment of a FLAC file: one channel, averaged or the one that the path names. `None`: the file is damaged, unusual or large, or its channels
 /// cancel each other.
 pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
     let source = AudioSource::from_path(path);
@@ -83,10 +83,11 @@ pub(super) fn read(path: &Path, segment: AudioSegment) -> Option<Audio> {
     if is_open && length > SEGMENT_FILE_MAX {
         limits.insert(0, SEGMENT_FILE_MAX);
     }
+    let wanted = Wanted { path, segment, channel: source.channel.map(usize::from) };
     BUFFERS.with_borrow_mut(|buffers| {
         let audio = limits.into_iter().find_map(|limit| {
             reader.seek(SeekFrom::Start(start)).ok()?;
-            buffers.read(reader.by_ref().take(limit), path, segment)
+            buffers.read(reader.by_ref().take(limit), &wanted)
         });
         if buffers.bytes.capacity() > KEPT_MAX {
             buffers.bytes = Vec::new();
@@ -135,16 +136,32 @@ pub(super) fn without_tags(mut reader: AudioReader) -> io::Result<AudioReader> {
     reader.narrowed(start..end)
 }
 
+/// What is read of a file.
+struct Wanted<'a> {
+    path: &'a Path,
+    segment: AudioSegment,
+    /// Channel, counted from 0; `None` for the average of all.
+    channel: Option<usize>,
+}
+
 impl Buffers {
     /// Reads the rest of a file, and decodes a segment.
-    fn read(&mut self, mut reader: impl Read, path: &Path, segment: AudioSegment) -> Option<Audio> {
+    fn read(&mut self, mut reader: impl Read, wanted: &Wanted<'_>) -> Option<Audio> {
         self.bytes.clear();
         reader.read_to_end(&mut self.bytes).ok()?;
         self.bytes.extend([0; PADDING]);
         let header = StreamHeader::read(&self.bytes)?;
-        let range = header.info().locate(path, segment).ok()?;
+        if wanted.channel.is_some_and(|channel| channel >= header.channels) {
+            return None;
+        }
+        let range = header.info().locate(wanted.path, wanted.segment).ok()?;
         // Compiled for the processor that runs it, which shifts and counts bits faster than the oldest one.
-        let samples = Arch::new().dispatch(Decoding { buffers: self, header: &header, range: &range })?;
+        let samples = Arch::new().dispatch(Decoding {
+            buffers: self,
+            header: &header,
+            range: &range,
+            channel: wanted.channel,
+        })?;
         Some(Audio { samples, rate: header.rate })
     }
 }
@@ -202,6 +219,8 @@ struct Decoding<'a> {
     buffers: &'a mut Buffers,
     header: &'a StreamHeader,
     range: &'a SampleRange,
+    /// Channel that is read alone, counted from 0.
+    channel: Option<usize>,
 }
 
 impl WithSimd for Decoding<'_> {
@@ -209,13 +228,14 @@ impl WithSimd for Decoding<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Self::Output {
-        decode(self.buffers, self.header, self.range)
+        decode(self)
     }
 }
 
 // All that runs for each sample is a part of this function, so that it is compiled for the processor, too.
 #[inline(always)]
-fn decode(buffers: &mut Buffers, header: &StreamHeader, range: &SampleRange) -> Option<Vec<f32>> {
+fn decode(decoding: Decoding<'_>) -> Option<Vec<f32>> {
+    let Decoding { buffers, header, range, channel } = decoding;
     let Buffers { bytes, planes } = buffers;
     let end = bytes.len() - PADDING;
     // The length is a promise of the file. Each frame has 10 bytes or more, and 65536 samples or less.
@@ -223,7 +243,8 @@ fn decode(buffers: &mut Buffers, header: &StreamHeader, range: &SampleRange) -> 
     let mut samples = Vec::with_capacity(usize::try_from(range.count).ok()?.min(possible));
     let (mut position, mut done, mut frames, mut usual_size) = (header.first_frame, 0, 0, None);
     let last = range.first + range.count;
-    let mut judge = MixJudge::new(header.channels, header.rate);
+    // One channel has nothing to decide.
+    let mut judge = MixJudge::new(channel.map_or(header.channels, |_| 1), header.rate);
     while done < last || judge.decided().is_none() && done < header.length {
         let frame = FrameHeader::read(&bytes[position..end])?;
         let is_next = if frame.is_numbered { frame.number == frames } else { frame.number == done };
@@ -254,7 +275,8 @@ fn decode(buffers: &mut Buffers, header: &StreamHeader, range: &SampleRange) -> 
         if judge.decided().is_none() {
             judge.push(&interleaved(planes, header.bits));
         }
-        average(planes, from..to, header.bits, &mut samples);
+        let heard = channel.map_or(&*planes, |channel| &planes[channel..=channel]);
+        average(heard, from..to, header.bits, &mut samples);
         done += size;
         frames += 1;
     }

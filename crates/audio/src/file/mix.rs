@@ -34,17 +34,24 @@ pub(super) struct Mix {
     channel: Option<usize>,
     /// First frame that it is taken for. All before are silent.
     from: u64,
+    /// Whether the channel was asked for.
+    is_named: bool,
 }
 
 impl Mix {
+    /// Takes one channel, which was asked for, counted from 0.
+    pub(super) fn named(channel: u16) -> Self {
+        Self { channel: Some(channel.into()), from: 0, is_named: true }
+    }
+
     /// Returns the channel that is taken, counted from 0; `None` for the average of all.
     pub(super) fn channel(self) -> Option<usize> {
         self.channel
     }
 
-    /// Returns the channel that is taken, counted from 1.
+    /// Returns the channel that is taken in place of the average, counted from 1; `None` also for one that was asked for.
     pub(super) fn number(self) -> Option<u16> {
-        self.channel.map(|channel| channel as u16 + 1)
+        self.channel.filter(|_| !self.is_named).map(|channel| channel as u16 + 1)
     }
 
     /// Appends one channel of `interleaved` to `samples`. The first frame has index `at` in the file.
@@ -53,14 +60,16 @@ impl Mix {
             return samples.extend_from_slice(interleaved);
         }
         let frames = interleaved.len() / channels;
-        let averaged = match self.channel {
+        // A packet of a damaged file may have fewer channels than the header says.
+        let channel = self.channel.filter(|channel| *channel < channels);
+        let averaged = match channel {
             Some(_) => usize::try_from(self.from.saturating_sub(at)).unwrap_or(frames).min(frames),
             None => frames,
         };
         let (before, behind) = interleaved.split_at(averaged * channels);
         let scale = 1.0 / channels as f32;
         samples.extend(before.chunks_exact(channels).map(|frame| frame.iter().sum::<f32>() * scale));
-        let channel = self.channel.unwrap_or(0);
+        let channel = channel.unwrap_or(0);
         samples.extend(behind.chunks_exact(channels).map(|frame| frame[channel]));
     }
 }
@@ -175,7 +184,7 @@ impl MixJudge {
         let loudest = self.powers.iter().copied().fold(0.0, f64::max);
         let is_lost = self.average < LOST * loudest;
         let channel = self.powers.iter().position(|power| *power >= 0.5 * loudest).filter(|_| is_lost);
-        Mix { channel, from: self.from.filter(|_| channel.is_some()).unwrap_or(0) }
+        Mix { channel, from: self.from.filter(|_| channel.is_some()).unwrap_or(0), is_named: false }
     }
 }
 
@@ -218,6 +227,14 @@ impl Mixer {
         let judge = MixJudge::new(channels, rate);
         let state = judge.decided().map_or_else(|| State::Judging(Box::new(judge), Vec::new()), State::Decided);
         Self { channels, state, at: 0 }
+    }
+
+    /// Takes the channel of a file that was asked for; mixes the file from its first frame on without one.
+    pub(super) fn of_file(named: Option<u16>, channels: usize, rate: u32) -> Self {
+        match named {
+            Some(channel) => Self::decided(Mix::named(channel), channels, 0),
+            None => Self::new(channels, rate),
+        }
     }
 
     /// Mixes frames from index `at` on as was decided before.

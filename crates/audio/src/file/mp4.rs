@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use symphonia::core::io::MediaSource;
 
 use super::AudioReader;
+use super::movie_pcm::{self, MoviePcm, SampleTables};
 
 /// Largest index that is read into memory, in bytes. That of a film of ten hours has 10 MB.
 const INDEX_MAX: u64 = 1 << 28;
@@ -37,6 +38,8 @@ pub(super) struct Movie {
     pub(super) is_cut: bool,
     /// Part of the track that is heard.
     pub(super) edit: Edit,
+    /// Uncompressed sound, of which only the part that is heard.
+    pub(super) pcm: Option<MoviePcm>,
     /// Positions of the types of boxes to hide.
     hidden: Vec<u64>,
 }
@@ -104,7 +107,11 @@ impl Movie {
             edit.seconds = Some(length as f64 / f64::from(edit.timescale));
         }
         let packet = track.packet();
-        Ok(Self { codec: track.codec, is_fragmented: fragments.is_some(), packet, is_cut: false, edit, hidden })
+        let pcm = match movie_pcm::is_pcm(track.codec) {
+            true => Some(track.pcm(&edit, fragments.is_some())?),
+            false => None,
+        };
+        Ok(Self { pcm, codec: track.codec, is_fragmented: fragments.is_some(), packet, is_cut: false, edit, hidden })
     }
 
     /// Returns a reader of the file in which the other tracks are hidden.
@@ -122,10 +129,7 @@ fn unread_codec(codec: [u8; 4]) -> Option<String> {
         b"dtsc" | b"dtse" | b"dtsh" | b"dtsl" | b"dtsx" => "DTS".into(),
         b"samr" => "AMR".into(),
         b"sawb" | b"sawp" => "AMR-WB".into(),
-        b"sowt" | b"twos" | b"lpcm" | b"ipcm" | b"fpcm" | b"in24" | b"in32" | b"fl32" | b"fl64" | b"raw " | b"NONE" => {
-            "uncompressed sound in a movie".into()
-        }
-        b"alaw" | b"ulaw" => "sound of telephones (A-law or mu-law) in a movie".into(),
+        other if movie_pcm::is_pcm(*other) => return None,
         b"mha1" | b"mhm1" => "MPEG-H".into(),
         other => format!("the codec `{}`", String::from_utf8_lossy(other).trim()),
     })
@@ -275,6 +279,37 @@ impl<'a> Track<'a> {
         let is_last = |place| table.number(place) == Some(1);
         // Pairs of a number of packets and their length.
         (count == 1 || count == 2 && is_last(16)).then_some(length)
+    }
+
+    /// Reads where the uncompressed sound lies. `edit` is the part that is heard.
+    fn pcm(&self, edit: &Edit, is_fragmented: bool) -> Result<MoviePcm, MovieProblem> {
+        let table = |kind| self.part.find(&[b"mdia", b"minf", b"stbl", kind]).map(|part| part.body);
+        let tables = || {
+            let narrow = table(b"stco");
+            Some(SampleTables {
+                form: table(b"stsd")?,
+                sizes: table(b"stsz")?,
+                runs: table(b"stsc")?,
+                places: narrow.or_else(|| table(b"co64"))?,
+                is_wide: narrow.is_none(),
+            })
+        };
+        let unread = |what: &str| {
+            let codec = String::from_utf8_lossy(&self.codec);
+            MovieProblem::Codec(format!("uncompressed sound of the form `{}`{what}", codec.trim()))
+        };
+        if is_fragmented {
+            return Err(unread(" in a movie whose index lies in parts"));
+        }
+        let mut pcm = tables().and_then(|tables| MoviePcm::read(&tables)).ok_or_else(|| unread(" in a movie"))?;
+        let frames = |seconds: f64| (seconds * f64::from(pcm.rate)).round();
+        let start = frames(edit.start as f64 / f64::from(edit.timescale)) as u64;
+        let rest = pcm.frames().saturating_sub(start) as f64;
+        // A length that is rounded would cut some samples.
+        let error = 1.5 * edit.tolerance * f64::from(pcm.rate);
+        let length = edit.seconds.map(frames).filter(|length| length + error < rest);
+        pcm.narrow(start, length.map(|length| length as u64));
+        Ok(pcm)
     }
 
     /// Reads the edit list. `movie_timescale` is the unit of its lengths.

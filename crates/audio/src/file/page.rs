@@ -268,7 +268,7 @@ mod tests {
             let page = PackedPage { offset, length: packed.len() as u64, compression, unpacked: content.len() as u64 };
             let start = at.index(content.len());
             let part = crate::AudioPart::Page { page, offset: start as u64, length: (content.len() - start) as u64 };
-            let source = AudioSource { file: file.clone(), part: Some(part) };
+            let source = AudioSource { file: file.clone(), part: Some(part), channel: None };
             prop_assert_eq!(&AudioSource::from_path(source.to_path()), &source);
             let mut read = Vec::new();
             source.open().unwrap().read_to_end(&mut read).unwrap();

@@ -3,7 +3,10 @@
 //! A part is written into a path, as Kaldi does it: `wav.ark:1234`, or `shard.tar:1536+64044` with its length. In a
 //! compressed page, `a.parquet:4096+81920.snappy.131072:300+64044`, the page comes first. So every list and every function
 //! that takes the path of an audio file also takes a part of a container.
+//!
+//! One channel of a file is written in the same way: `call.wav:ch1` is the second, and `shard.tar:1536+64044:ch0` the first.
 
+use std::borrow::Cow;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use super::page::{PackedPage, PageSlice, number};
 /// assert_eq!(source.part, Some(AudioPart::Bytes { offset: 1536, length: Some(64044) }));
 /// assert_eq!(source.to_path(), std::path::Path::new("shards/000.tar:1536+64044"));
 /// assert_eq!(AudioSource::from_path("a.wav").part, None);
+/// assert_eq!(AudioSource::from_path("call.wav:ch1").channel, Some(1));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AudioSource {
@@ -29,6 +33,8 @@ pub struct AudioSource {
     pub file: PathBuf,
     /// Part of the container; `None` for a whole file.
     pub part: Option<AudioPart>,
+    /// Channel that is read, counted from 0; `None` for all of them as one.
+    pub channel: Option<u16>,
 }
 
 /// Part of a container that is one audio file.
@@ -55,18 +61,42 @@ pub enum AudioPart {
 }
 
 impl AudioSource {
-    /// Reads the part from the name of a path. A file that exists under the whole name is that file, and not a part.
+    /// Reads the part and the channel from the name of a path. A file that exists under the whole name is that file, and not
+    /// a part.
     pub fn from_path(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
-        match split(path) {
-            Some((file, part)) if fs::symlink_metadata(path).is_err() => Self { file, part: Some(part) },
-            _ => Self { file: path.into(), part: None },
+        let exists = |path: &Path| fs::symlink_metadata(path).is_ok();
+        let (path, channel) = match split_channel(path) {
+            Some((all, channel)) if !exists(path) => (Cow::Owned(all), Some(channel)),
+            _ => (Cow::Borrowed(path), None),
+        };
+        match split(&path) {
+            Some((file, part)) if !exists(&path) => Self { file, part: Some(part), channel },
+            _ => Self { file: path.into(), part: None, channel },
         }
+    }
+
+    /// Returns the path of one channel of the audio at `path`, counted from 0.
+    ///
+    /// ```
+    /// use plimsoll_audio::AudioSource;
+    ///
+    /// assert_eq!(AudioSource::path_of_channel("call.wav", 1), std::path::Path::new("call.wav:ch1"));
+    /// ```
+    pub fn path_of_channel(path: impl Into<PathBuf>, channel: u16) -> PathBuf {
+        let mut path = path.into().into_os_string();
+        path.push(format!(":ch{channel}"));
+        path.into()
+    }
+
+    /// Returns the channel that the name of a path gives, without a look at the disk.
+    pub fn named_channel(path: &Path) -> Option<u16> {
+        split_channel(path).map(|(_, channel)| channel)
     }
 
     /// Creates the source of a number of consecutive bytes of the container `file`.
     pub fn from_bytes_of(file: impl Into<PathBuf>, offset: u64, length: u64) -> Self {
-        Self { file: file.into(), part: Some(AudioPart::Bytes { offset, length: Some(length) }) }
+        Self { file: file.into(), part: Some(AudioPart::Bytes { offset, length: Some(length) }), channel: None }
     }
 
     /// Writes the source as a path, which [`from_path`](Self::from_path) reads.
@@ -78,7 +108,10 @@ impl AudioSource {
             Some(AudioPart::Bytes { offset, length: Some(length) }) => path.push(format!(":{offset}+{length}")),
             Some(AudioPart::Page { page, offset, length }) => path.push(format!(":{page}:{offset}+{length}")),
         }
-        path.into()
+        match self.channel {
+            Some(channel) => Self::path_of_channel(path, channel),
+            None => path.into(),
+        }
     }
 
     /// Reads the metadata of the file, without opening it.
@@ -145,6 +178,15 @@ struct Range {
     length: u64,
     /// Whether the path gives the length.
     is_bounded: bool,
+}
+
+/// Divides a path at the last colon of its name, where a channel stands behind it.
+fn split_channel(path: &Path) -> Option<(PathBuf, u16)> {
+    let (_, channel) = path.file_name()?.to_str()?.rsplit_once(":ch")?;
+    let whole = path.to_str()?;
+    let all = whole.strip_suffix(channel)?.strip_suffix(":ch")?;
+    let has_name = !all.is_empty() && !all.ends_with('/');
+    has_name.then_some((all.into(), u16::try_from(number(channel)?).ok()?))
 }
 
 /// Divides a path at the last colon of its name, where a part stands behind it.

@@ -110,7 +110,7 @@ impl AudioStream {
     /// When `rate` is zero.
     pub fn open(path: impl AsRef<Path>, rate: u32) -> Result<Self, AudioError> {
         let path = path.as_ref();
-        let (blocks, info) = match is_uncompressed(&first_bytes(path)?) {
+        let (blocks, info) = match is_uncompressed(path, &first_bytes(path)?)? {
             true => wav::blocks(path).map(|(blocks, info)| (Blocks::Pcm(blocks), info))?,
             false => compressed::blocks(path).map(|(blocks, info)| (Blocks::Compressed(Box::new(blocks)), info))?,
         };

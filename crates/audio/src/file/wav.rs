@@ -4,18 +4,20 @@
 mod header;
 
 use std::cell::Cell;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
 use plimsoll_core::{Samples, Seconds};
 
 use super::mix::{self, Mix, MixJudge, Mixer};
+use super::movie_pcm::JoinedPieces;
+use super::mp4::{self, Movie};
 use super::other_pcm::{self, OtherHeader, OtherProblem};
 use super::pcm::{Encoding, PcmBlocks};
 use super::{
     Audio, AudioError, AudioInfo, AudioKind, AudioReader, AudioSegment, AudioSource, SAMPLE_RATES, SampleRange,
-    unreadable,
+    check_channel, unreadable,
 };
 use crate::buffers;
 use header::{ForwardReader, Header, Problem};
@@ -62,7 +64,7 @@ pub(super) fn blocks(path: &Path) -> Result<(PcmBlocks, AudioInfo), AudioError> 
     let mut file = WavFile::open(path)?;
     file.reader.seek(SeekFrom::Start(file.start)).map_err(|error| unreadable(path, error))?;
     let (info, bytes) = (file.info(), file.length * file.frame_bytes());
-    let mixer = Mixer::new(info.channels.into(), info.rate);
+    let mixer = Mixer::of_file(file.named, info.channels.into(), info.rate);
     let blocks = PcmBlocks::new(path, Box::new(file.reader), file.encoding, mixer);
     Ok((blocks.with_promised(bytes), info))
 }
@@ -105,10 +107,12 @@ fn not_riff(first: &[u8]) -> String {
 /// Open WAV file, or another file with uncompressed samples, with a valid header.
 struct WavFile<'a> {
     path: &'a Path,
-    reader: BufReader<AudioReader>,
+    reader: BufReader<Sound>,
     kind: AudioKind,
     rate: u32,
     channels: u16,
+    /// Channel that is asked for, counted from 0.
+    named: Option<u16>,
     encoding: Encoding,
     /// Position of the first sample in the file, in bytes.
     start: u64,
@@ -118,32 +122,39 @@ struct WavFile<'a> {
 
 impl<'a> WavFile<'a> {
     fn open(path: &'a Path) -> Result<Self, AudioError> {
-        let file = AudioSource::from_path(path).open().map_err(|error| unreadable(path, error))?;
+        let source = AudioSource::from_path(path);
+        let file = source.open().map_err(|error| unreadable(path, error))?;
         let size = file.byte_len();
         if size == 0 {
             return Err(AudioError::Empty(path.into()));
         }
-        let mut reader = BufReader::new(file);
+        let mut reader = BufReader::new(Sound::File(file));
         let first = reader.fill_buf().map_err(|error| unreadable(path, error))?;
-        let kind = if other_pcm::may_begin_with(first) { None } else { Some(AudioKind::Wav) };
-        let OtherHeader { kind, rate, channels, encoding, start, audio_bytes } = match kind {
-            None => other_header(path, &mut reader)?,
-            Some(kind) => {
-                let header = Header::read(&mut reader).map_err(|problem| broken(path, problem))?;
-                let Header { rate, channels, encoding, start, audio_bytes } = header;
-                OtherHeader { kind, rate, channels, encoding, start, audio_bytes }
-            }
+        let header = if other_pcm::may_begin_with(first) {
+            other_header(path, &mut reader)?
+        } else if mp4::may_begin_with(first) {
+            let (joined, header) = of_movie(path, reader.into_inner())?;
+            reader = BufReader::new(joined);
+            header
+        } else {
+            let header = Header::read(&mut reader).map_err(|problem| broken(path, problem))?;
+            let Header { rate, channels, encoding, start, audio_bytes } = header;
+            OtherHeader { kind: AudioKind::Wav, rate, channels, encoding, start, audio_bytes }
         };
+        let OtherHeader { kind, rate, channels, encoding, start, audio_bytes } = header;
         let frame_bytes = encoding.width() as u64 * u64::from(channels);
+        let size = if kind == AudioKind::MoviePcm { audio_bytes.unwrap_or(size) } else { size };
         let found = size.saturating_sub(start);
         let length = audio_bytes.unwrap_or(found) / frame_bytes;
         if length == 0 {
             return Err(AudioError::Empty(path.into()));
         }
         check_rate(path, rate)?;
+        let named = source.channel;
+        check_channel(path, named, channels)?;
         match audio_bytes {
             Some(promised) if promised > found => Err(AudioError::Truncated { file: path.into(), promised, found }),
-            _ => Ok(Self { path, reader, kind, rate, channels, encoding, start, length }),
+            _ => Ok(Self { path, reader, kind, rate, channels, named, encoding, start, length }),
         }
     }
 
@@ -161,6 +172,9 @@ impl<'a> WavFile<'a> {
         if self.channels() == 1 {
             return Ok(Some(Mix::default()));
         }
+        if let Some(channel) = self.named {
+            return Ok(Some(Mix::named(channel)));
+        }
         if range == (0..self.length) {
             return Ok(None);
         }
@@ -175,6 +189,9 @@ impl<'a> WavFile<'a> {
 
     /// Reads the beginning of the file, and finds how its channels are mixed.
     fn find_mix(&mut self, bytes: &mut Vec<u8>) -> Result<Mix, AudioError> {
+        if let Some(channel) = self.named {
+            return Ok(Mix::named(channel));
+        }
         let mut judge = MixJudge::new(self.channels(), self.rate);
         let (mut at, step) = (0, u64::from(self.rate));
         while at < self.length && judge.decided().is_none() {
@@ -202,8 +219,54 @@ impl<'a> WavFile<'a> {
     }
 }
 
+/// Where samples are read from.
+enum Sound {
+    File(AudioReader),
+    /// Pieces of a movie.
+    Pieces(JoinedPieces),
+}
+
+impl Read for Sound {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(buffer),
+            Self::Pieces(pieces) => pieces.read(buffer),
+        }
+    }
+}
+
+impl Seek for Sound {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::File(file) => file.seek(to),
+            Self::Pieces(pieces) => pieces.seek(to),
+        }
+    }
+}
+
+/// Returns whether a movie has uncompressed sound, as far as its index can be read.
+pub(super) fn is_in_movie(path: &Path) -> Result<bool, AudioError> {
+    let movie = AudioSource::from_path(path).open().and_then(|mut file| Movie::read(&mut file));
+    Ok(movie.map_err(|error| unreadable(path, error))?.is_ok_and(|movie| movie.pcm.is_some()))
+}
+
+/// Finds the uncompressed sound of a movie.
+fn of_movie(path: &Path, sound: Sound) -> Result<(Sound, OtherHeader), AudioError> {
+    let not_here = || AudioError::NotAudio(path.into());
+    let Sound::File(mut file) = sound else { return Err(not_here()) };
+    let movie = Movie::read(&mut file).map_err(|error| unreadable(path, error))?;
+    let pcm = movie.ok().and_then(|movie| movie.pcm).ok_or_else(not_here)?;
+    let (promised, found) = (pcm.end(), file.byte_len());
+    if promised > found {
+        return Err(AudioError::Truncated { file: path.into(), promised, found });
+    }
+    let (rate, channels, encoding, audio_bytes) = (pcm.rate, pcm.channels, pcm.encoding, Some(pcm.byte_len()));
+    let header = OtherHeader { kind: AudioKind::MoviePcm, rate, channels, encoding, start: 0, audio_bytes };
+    Ok((Sound::Pieces(pcm.reader(file)), header))
+}
+
 /// Reads the header of a file that is not WAV.
-fn other_header(path: &Path, reader: &mut BufReader<AudioReader>) -> Result<OtherHeader, AudioError> {
+fn other_header(path: &Path, reader: &mut BufReader<Sound>) -> Result<OtherHeader, AudioError> {
     let found = OtherHeader::read(reader).map_err(|error| unreadable(path, error))?;
     found.map_err(|problem| match problem {
         OtherProblem::Codec(found) => AudioError::Codec { file: path.into(), found },

@@ -211,7 +211,7 @@ impl ComposedNames {
         if path.to_str().is_none_or(str::is_ascii) {
             return None;
         }
-        let AudioSource { file, part } = AudioSource::from_path(path);
+        let AudioSource { file, part, channel } = AudioSource::from_path(path);
         let mut found = PathBuf::new();
         for component in file.components() {
             let exact = found.join(component);
@@ -224,7 +224,7 @@ impl ComposedNames {
                 _ => found = exact,
             }
         }
-        Some(AudioSource { file: found, part }.to_path())
+        Some(AudioSource { file: found, part, channel }.to_path())
     }
 }
 

@@ -6,10 +6,10 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::lines::{JsonItems, Lines};
-use super::shards::{PARQUET, TAR};
+use super::shards::{ARROW, PARQUET, TAR};
 use super::tables::{self, NEEDED};
 use super::unlisted::{Files, single};
-use super::walk::{Walk, children, ending, holds_only_tables, is_audio, is_text, name};
+use super::walk::{Walk, children, ending, is_audio, is_text, name};
 use super::{common_voice, hugging_face, kaldi, lhotse, librispeech, libritts, manifest};
 
 /// Largest number of lines of a file that are searched: more than one, because the first line may be damaged.
@@ -22,7 +22,7 @@ impl Format {
     /// match counts: a manifest; the files of Kaldi; the lists of Lhotse; a `metadata.jsonl` or `metadata.csv` with
     /// `file_name` in it or in its subfolders (Hugging Face); a `metadata.csv` with `|` (LJSpeech); the tables of
     /// Common Voice; texts of LibriSpeech or LibriTTS anywhere below; audio files with text files; tar shards; Parquet
-    /// files.
+    /// files; Arrow files.
     pub fn detect(path: &Path) -> Option<Self> {
         if path.is_dir() { by_lists(path).or_else(|| by_files(path)) } else { detect_file(path) }
     }
@@ -39,6 +39,7 @@ fn detect_file(file: &Path) -> Option<Format> {
         "tsv" => detect_tsv(file),
         TAR => Some(Format::WebDataset),
         PARQUET => Some(Format::Parquet),
+        ARROW => Some(Format::Arrow),
         _ if whole.ends_with(librispeech::LIST) => Some(Format::LibriSpeech),
         _ => kaldi::REQUIRED.contains(&bare).then_some(Format::Kaldi),
     }
@@ -103,7 +104,7 @@ fn by_lists(folder: &Path) -> Option<Format> {
 
 /// Detects the layout of a folder from the files anywhere below it; `None` if they have no known layout.
 fn by_files(folder: &Path) -> Option<Format> {
-    let (mut audio, mut text, mut shard, mut table) = (false, false, false, false);
+    let (mut audio, mut text, mut shard, mut table, mut arrow) = (false, false, false, false, false);
     for file in Walk::new(folder).filter_map(Result::ok) {
         let name = name(&file);
         if name.ends_with(librispeech::LIST) {
@@ -116,12 +117,14 @@ fn by_files(folder: &Path) -> Option<Format> {
         text |= is_text(&file);
         shard |= ending(&file) == TAR;
         table |= ending(&file) == PARQUET;
+        arrow |= ending(&file) == ARROW;
     }
     // Audio beside shards may be what they were made from, or what was unpacked.
     match (audio, text, shard) {
         (true, true, _) => Some(Format::Folder),
         (false, _, true) => Some(Format::WebDataset),
         (false, ..) if table => Some(Format::Parquet),
+        (false, ..) if arrow => Some(Format::Arrow),
         _ => None,
     }
 }
@@ -133,9 +136,6 @@ pub(super) fn unknown(path: &Path) -> ImportError {
         found: found.into(),
         advice: advice.into(),
     };
-    if holds_only_tables(path) {
-        return ImportError::OnlyTables(path.into());
-    }
     if holds_only_archives(path) {
         return not_readable(
             "holds compressed archives, which cannot be read from the middle",

@@ -23,9 +23,6 @@ pub enum ImportError {
         /// Layout that was given.
         format: Format,
     },
-    /// The folder holds only Arrow tables, which cannot be read.
-    #[error("{} holds only Arrow tables, which are not read; save the data set with `to_parquet` of `datasets`", .0.display())]
-    OnlyTables(PathBuf),
     /// The files are known, but cannot be read as a corpus.
     #[error("{} {found}; {advice}", path.display())]
     NotReadable {

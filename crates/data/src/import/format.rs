@@ -27,13 +27,15 @@ pub enum Format {
     WebDataset,
     /// Parquet files with the bytes of audio and a text in each row, as `datasets` of Hugging Face writes them.
     Parquet,
+    /// Arrow files with the bytes of audio and a text in each row, as `Dataset.save_to_disk` of Hugging Face writes them.
+    Arrow,
     /// Folder of audio files, each with a text file of equal name beside it.
     Folder,
 }
 
 impl Format {
     /// Every layout of a corpus that can be read.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Manifest,
         Self::LjSpeech,
         Self::LibriSpeech,
@@ -44,6 +46,7 @@ impl Format {
         Self::HuggingFace,
         Self::WebDataset,
         Self::Parquet,
+        Self::Arrow,
         Self::Folder,
     ];
 
@@ -60,6 +63,7 @@ impl Format {
             Self::HuggingFace => "huggingface",
             Self::WebDataset => "webdataset",
             Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
             Self::Folder => "folder",
         }
     }
@@ -84,6 +88,7 @@ impl Format {
             Self::Parquet => {
                 "Parquet files, or a pattern such as `data/train-*.parquet`, with columns `audio` and `text`"
             }
+            Self::Arrow => "Arrow files, or a pattern such as `train/data-*.arrow`, with columns `audio` and `text`",
             Self::Folder => "audio files with .txt or .lab files of the same name",
         }
     }

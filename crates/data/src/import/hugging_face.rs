@@ -9,9 +9,9 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::lines::Lines;
-use super::parquet;
-use super::shards::{PARQUET, shards};
-use super::walk::{children, ending, folder_of, holds_only_tables, id_of, is_table};
+use super::shards::{ARROW, PARQUET, shards};
+use super::walk::{children, ending, folder_of, id_of};
+use super::{arrow, parquet};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 
 /// File names of the list in a folder. Where both files exist, their content is equal, so only the first is read.
@@ -34,11 +34,11 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     if !shards(path, PARQUET).is_empty() && (lists.is_empty() || ending(path) == PARQUET) {
         return parquet::read(builder, path);
     }
-    if lists.is_empty() || is_table(path) {
-        return Err(match holds_only_tables(path) {
-            true => ImportError::OnlyTables(path.into()),
-            false => ImportError::WrongFormat { path: path.into(), format: Format::HuggingFace },
-        });
+    if !arrow::files(path).is_empty() && (lists.is_empty() || ending(path) == ARROW) {
+        return arrow::read(builder, path);
+    }
+    if lists.is_empty() {
+        return Err(ImportError::WrongFormat { path: path.into(), format: Format::HuggingFace });
     }
     for list in lists {
         if ending(&list) == "csv" {

@@ -20,8 +20,8 @@ use super::listing::ImportOptions;
 use super::walk::folder_of;
 use super::{Imported, manifest, read_listed, unreadable};
 
-/// First bytes of an index. The number is the version of the format.
-const MAGIC: [u8; 8] = *b"PLMIDX01";
+/// First bytes of an index. The number is the version of the format: before 02, channels of lists were not read.
+const MAGIC: [u8; 8] = *b"PLMIDX02";
 /// Number of them that every version has.
 const SAME_IN_ALL: usize = 6;
 /// Largest header, in bytes. That of four billion utterances is smaller.

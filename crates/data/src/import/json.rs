@@ -84,6 +84,23 @@ impl Object {
         list.into_iter().filter_map(object).collect()
     }
 
+    /// Returns the channel under `key`, counted from 0: a number, also in a list or a text; `None` for null and other texts.
+    pub(super) fn channel(&self, key: &str) -> Result<Option<u16>, IssueKind> {
+        let value = match self.0.get(key) {
+            Some(Value::Array(list)) if list.len() == 1 => &list[0],
+            Some(value) => value,
+            None => return Ok(None),
+        };
+        let number = match value {
+            Value::Null => return Ok(None),
+            Value::String(text) if text.parse::<f64>().is_err() => return Ok(None),
+            Value::String(text) => text.parse().ok(),
+            value => value.as_u64(),
+        };
+        let channel = number.and_then(|number| u16::try_from(number).ok());
+        channel.map(Some).ok_or_else(|| IssueKind::InvalidChannel(shortened(&value.to_string())))
+    }
+
     /// Returns the non-negative integers under a key: a list or a single integer. Other items are ignored.
     pub(super) fn counts(&self, key: &str) -> Vec<u64> {
         match self.0.get(key) {

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::{Seconds, error_chain};
 
-use super::builder::{Draft, ListingBuilder};
+use super::builder::{Draft, ListingBuilder, shortened};
 use super::error::ImportError;
 use super::format::Format;
 use super::json::number;
 use super::walk::{folder_of, name};
 use crate::issue::{Issue, IssueKind, SourceLocation};
-use command::Listed;
+use command::{Channels, Listed};
 use plimsoll_audio::{AudioSource, quick_audio_info};
 use rayon::prelude::*;
 
@@ -138,13 +138,13 @@ impl Table<Listed> {
     /// that of speech removes a part of the sound.
     fn settle_rates(&mut self, audio: &Path) {
         let settle = |row: &mut Row<Listed>| {
-            let Ok(Listed { path, rate: Some(rate) }) = &row.value else { return };
+            let Ok(Listed { path, rate: Some(rate), channels }) = &row.value else { return };
             // A file that cannot be read is found by the check.
             let found = quick_audio_info(audio.join(path)).map_or(0, |info| info.rate);
             if found > *rate && *rate < SPEECH_RATE {
                 row.value = Err(IssueKind::LoweredByCommand { rate: *rate, found });
             } else if found <= *rate {
-                row.value = Ok(Listed { path: path.clone(), rate: None });
+                row.value = Ok(Listed { path: path.clone(), rate: None, channels: *channels });
             }
         };
         self.rows.par_iter_mut().for_each(settle);
@@ -157,11 +157,12 @@ impl Table<Listed> {
             Some((n, &*row.key, audio.join(&listed.path)))
         });
         for (n, part) in archive::locate(paths) {
-            let Ok(Listed { path, rate }) = &self.rows[n].value else { continue };
-            let (archive, rate) = (path.rsplit_once(':').map_or(&**path, |(archive, _)| archive), *rate);
+            let Ok(Listed { path, rate, channels }) = &self.rows[n].value else { continue };
+            let (rate, channels) = (*rate, *channels);
+            let archive = path.rsplit_once(':').map_or(&**path, |(archive, _)| archive);
             self.rows[n].value = part.map(|part| {
-                let audio = AudioSource { file: archive.into(), part: Some(part) };
-                Listed { path: audio.to_path().to_string_lossy().into_owned(), rate }
+                let audio = AudioSource { file: archive.into(), part: Some(part), channel: None };
+                Listed { path: audio.to_path().to_string_lossy().into_owned(), rate, channels }
             });
         }
     }
@@ -204,15 +205,18 @@ struct Segment {
     start: f64,
     /// End of the part in seconds; `None` for the end of the recording.
     end: Option<f64>,
+    /// Channel of the recording, counted from 0; `None` for all of them.
+    channel: Option<u16>,
 }
 
 impl Segment {
     fn read(value: &str) -> Result<Self, IssueKind> {
         let columns: Vec<&str> = value.split_whitespace().collect();
-        let [recording, start, end] = *columns else {
-            let expected = "`utterance recording start end`".into();
+        let ([recording, start, end] | [recording, start, end, _]) = *columns else {
+            let expected = "`utterance recording start end`, perhaps with a channel".into();
             return Err(IssueKind::WrongColumnCount { expected, found: columns.len() + 1 });
         };
+        let channel = columns.get(3).map(|written| channel(written)).transpose()?;
         let (start, end) = (number("start", start)?, number("end", end)?);
         if start < 0.0 {
             return Err(IssueKind::InvalidTime { key: "start", value: start.to_string() });
@@ -222,7 +226,7 @@ impl Segment {
         if let Some(end) = end.filter(|&end| end <= start) {
             return Err(IssueKind::EndsBeforeStart { start, end });
         }
-        Ok(Self { recording: recording.into(), start, end })
+        Ok(Self { recording: recording.into(), start, end, channel })
     }
 }
 
@@ -242,7 +246,7 @@ struct Data {
 impl Data {
     fn utterance(&self, text: &Row<String>) -> Result<Draft, Issue> {
         let id = &text.key;
-        let whole = Segment { recording: id.clone(), start: 0.0, end: None };
+        let whole = Segment { recording: id.clone(), start: 0.0, end: None, channel: None };
         let segment = self.segments.as_ref().map_or(Ok(&whole), |segments| segments.get(id))?;
         let audio = self.recordings.get(&segment.recording)?;
         let recording_end = || self.recording_durations.get(&segment.recording).copied();
@@ -253,7 +257,7 @@ impl Data {
         };
         Ok(Draft {
             id: self.own_ids.get(id).unwrap_or(id).clone(),
-            audio: self.audio.join(&audio.path),
+            audio: self.path(audio, segment.channel)?,
             resampled: audio.rate,
             offset: Seconds(segment.start),
             duration: duration.map(Seconds),
@@ -265,6 +269,18 @@ impl Data {
         })
     }
 
+    /// Returns the path of the audio of an utterance, with its channel. The output of a command may have one channel.
+    fn path(&self, audio: &Listed, channel: Option<u16>) -> Result<PathBuf, IssueKind> {
+        let path = self.audio.join(&audio.path);
+        match (audio.channels, channel) {
+            (Channels::All, None) | (Channels::Average, None | Some(0)) => Ok(path),
+            (Channels::All, Some(channel)) | (Channels::One(channel), None | Some(0)) => {
+                Ok(AudioSource::path_of_channel(path, channel))
+            }
+            (_, Some(channel)) => Err(IssueKind::MissingChannel { channel, channels: 1 }),
+        }
+    }
+
     /// Adds an issue for every utterance with audio and without text.
     fn add_textless(&self, builder: &mut ListingBuilder<'_>, texts: &Table<String>) {
         let textless = match &self.segments {
@@ -274,6 +290,15 @@ impl Data {
         for (location, key) in textless {
             builder.add_issue(location, Some(key), IssueKind::NoText);
         }
+    }
+}
+
+/// Parses a channel, counted from 0. Some recipes write letters.
+fn channel(written: &str) -> Result<u16, IssueKind> {
+    match written {
+        "A" => Ok(0),
+        "B" => Ok(1),
+        number => number.parse().map_err(|_| IssueKind::InvalidChannel(format!("`{}`", shortened(number)))),
     }
 }
 

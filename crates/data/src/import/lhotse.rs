@@ -3,7 +3,7 @@
 //! Every supervision becomes an utterance, so a cut with several supervisions becomes several utterances. In a cut that joins
 //! cuts or adds silence (`MixedCut`), every supervision lies in one of its tracks, and is an utterance of that recording.
 //! Some inputs cannot be read and become issues: tracks that sound at the same time; silence alone (`PaddingCut`);
-//! recordings in memory or on the network; one channel of several; recordings with transforms other than resampling;
+//! recordings in memory or on the network; some channels of a file, but not one; recordings with transforms other than resampling;
 //! supervisions that are only partly inside their cut.
 //!
 //! Shar is a list of cuts, `cuts.000000.jsonl.gz`, with the audio of its cuts in `recording.000000.tar` beside it.
@@ -135,7 +135,7 @@ fn cut(line: &str, folder: &Path, shar: &SharAudio) -> Result<Vec<Result<Draft, 
     let id = object.required_text(&["id"])?;
     let with_id = |kind| Issue::for_utterance(&id, kind);
     match object.text(&["type"]).map_err(with_id)?.as_deref() {
-        // All channels of a recording are read as one.
+        // Several channels of a recording are read as one.
         None | Some("MonoCut" | "MultiCut") => {}
         Some("MixedCut") => return mixed_cut(object, &id, folder, shar),
         Some(other) => return Err(with_id(IssueKind::NotMonoCut(shortened(other)))),
@@ -208,8 +208,7 @@ fn plain_cut(
     let with_id = |kind| Issue::for_utterance(id, kind);
     let none = || with_id(IssueKind::NoAudio("it names no recording".into()));
     let recording = Recording::read(object.object("recording").ok_or_else(none)?).map_err(with_id)?;
-    let channels = object.counts("channel");
-    let audio = recording.audio(&channels, folder, || shar.find(id)).map_err(with_id)?;
+    let audio = CutAudio::new(recording, object.counts("channel"), folder, || shar.find(id)).map_err(with_id)?;
     let start = object.number("start").map_err(with_id)?.unwrap_or(0.0);
     let length = known_duration(&object).map_err(with_id)?;
     let supervisions = object.objects("supervisions");
@@ -219,11 +218,7 @@ fn plain_cut(
     let utterance = |(n, supervision): (usize, Object)| {
         let own = supervision.text(&["id"]).map_err(with_id)?.unwrap_or_else(|| format!("{id}-{n}"));
         let id = if several { own } else { id.clone() };
-        // Of a meeting with a channel for each speaker, the mixed sound has more than the text.
-        let own_channels = supervision.counts("channel");
-        if !own_channels.is_empty() && !channels.iter().all(|channel| own_channels.contains(channel)) {
-            return Err(Issue::for_utterance(&id, IssueKind::OneOfSeveralChannels(channels.len())));
-        }
+        let audio = audio.of_text(&supervision).map_err(|kind| Issue::for_utterance(&id, kind))?;
         let times = times_in_cut(&supervision, length).map_err(|kind| Issue::for_utterance(&id, kind));
         let (from, duration) = times?;
         supervised(&supervision, id, &audio, start + from, duration)
@@ -232,6 +227,46 @@ fn plain_cut(
         return Err(with_id(IssueKind::NoText));
     }
     Ok((1..).zip(supervisions).map(utterance).collect())
+}
+
+/// Audio of a cut, of which a text may have one channel.
+struct CutAudio {
+    recording: Recording,
+    channels: Vec<u64>,
+    folder: PathBuf,
+    /// Audio that a Shar holds.
+    in_shar: Option<PathBuf>,
+}
+
+impl CutAudio {
+    /// Finds the audio of the channels of a cut. Fails where no text of the cut has any.
+    fn new(
+        recording: Recording,
+        channels: Vec<u64>,
+        folder: &Path,
+        in_shar: impl FnOnce() -> Result<PathBuf, IssueKind>,
+    ) -> Result<Self, IssueKind> {
+        let mut found = None;
+        let audio = recording.audio(&channels, folder, || in_shar().inspect(|path| found = Some(path.clone())));
+        match audio {
+            // A text may have one of them.
+            Ok(_) | Err(IssueKind::SomeOfSeveralChannels { .. }) => {}
+            Err(kind) => return Err(kind),
+        }
+        Ok(Self { recording, channels, folder: folder.into(), in_shar: found })
+    }
+
+    /// Returns the audio of a text. Of a meeting with a channel for each speaker, the mixed sound has more than the text.
+    fn of_text(&self, supervision: &Object) -> Result<RecordedAudio, IssueKind> {
+        let own = supervision.counts("channel");
+        let is_spoken = |channel: &u64| own.is_empty() || own.contains(channel);
+        let spoken: Vec<u64> = self.channels.iter().copied().filter(is_spoken).collect();
+        if spoken.is_empty() && !self.channels.is_empty() {
+            return Err(IssueKind::TextOfOtherChannel);
+        }
+        let missing = || IssueKind::NoAudio("no shard holds it".into());
+        self.recording.audio(&spoken, &self.folder, || self.in_shar.clone().ok_or_else(missing))
+    }
 }
 
 /// Returns the start of a supervision in its cut, and its duration. The supervision must lie inside the cut, whose

@@ -6,6 +6,7 @@ mod pieces;
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_audio::AudioSource;
 use plimsoll_core::Seconds;
 
 use super::builder::{Draft, ListingBuilder};
@@ -24,6 +25,9 @@ pub(super) const AUDIO: [&str; 4] = ["audio_filepath", "audio_path", "audio", "w
 
 /// Names of the key for the text. Manifests are written with the first name.
 const TEXT: [&str; 5] = ["text", "sentence", "transcript", "transcription", "normalized_text"];
+
+/// Names of the key for the channel. Manifests are written with the first name.
+const CHANNEL: [&str; 2] = ["channel", "channel_selector"];
 
 /// Adds the utterances of a manifest to `builder`. `path` is the manifest, or the folder that contains it.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
@@ -110,6 +114,12 @@ impl Names<'_> {
     }
 }
 
+/// Returns the channel of a line; `None` for all channels. NeMo calls the key `channel_selector`. A text is the name of
+/// something else, such as a program of television.
+fn channel(object: &Object) -> Result<Option<u16>, IssueKind> {
+    CHANNEL.iter().find_map(|key| object.channel(key).transpose()).transpose()
+}
+
 fn utterance(line: &str, names: &Names<'_>) -> Result<Draft, Issue> {
     let object = Object::read(line)?;
     let id = object.text(&["id"])?.filter(|id| !id.trim().is_empty());
@@ -119,6 +129,12 @@ fn utterance(line: &str, names: &Names<'_>) -> Result<Draft, Issue> {
         return Err(with_id(IssueKind::NoAudio("its path is empty".into())));
     }
     let offset = object.seconds("offset").map_err(with_id)?.unwrap_or_default();
+    let channel = channel(&object).map_err(with_id)?;
+    let of_channel = |path: PathBuf| match channel {
+        Some(channel) => AudioSource::path_of_channel(path, channel),
+        None => path,
+    };
+    let written = of_channel(written.into()).to_string_lossy().into_owned();
     let draft = Draft {
         audio: names.folder.join(&written),
         offset,

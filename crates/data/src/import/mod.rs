@@ -1,4 +1,4 @@
-//! Import: reads the lists of a corpus in one of eleven layouts into one list of utterances.
+//! Import: reads the lists of a corpus in one of twelve layouts into one list of utterances.
 //!
 //! Reading is lenient. A line that makes no sense becomes an [`Issue`](crate::Issue) with its
 //! [`SourceLocation`](crate::SourceLocation) and costs only that line; an [`ImportError`] means that the whole corpus
@@ -36,6 +36,7 @@ mod tables;
 mod tar_members;
 mod walk;
 
+mod arrow;
 mod common_voice;
 mod folder;
 mod hugging_face;
@@ -110,6 +111,7 @@ fn read_listed(format: Format, path: &Path, options: &ImportOptions) -> Result<I
         Format::HuggingFace => hugging_face::read,
         Format::WebDataset => webdataset::read,
         Format::Parquet => parquet::read,
+        Format::Arrow => arrow::read,
         Format::Folder => folder::read,
     };
     read(&mut builder, path)?;

@@ -1,8 +1,10 @@
-//! Reads Parquet files with the bytes of audio, as `datasets` of Hugging Face writes them. The audio stays in its file.
+//! Reads Parquet files with the bytes of audio, as `datasets` of Hugging Face writes them, and other files with columns. The
+//! audio stays in its file.
 //!
 //! A damaged row group costs the rows of the group from the damage on; the other groups are read.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{SampleId, Seconds};
@@ -14,8 +16,9 @@ use super::error::ImportError;
 use super::format::Format;
 use super::listing::OWN_ID;
 use super::shards::{PARQUET, shards, with_loss};
+use crate::columns::{ColumnFile, Damage, Leaf, Value, Values};
 use crate::issue::{Issue, IssueKind, SourceLocation};
-use crate::parquet::{Column, Damage, Leaf, ParquetFile, Value};
+use crate::parquet::ParquetFile;
 use plimsoll_audio::{AudioPart, AudioSource};
 
 /// Names of the column with audio, if the file does not say which it is; the first that exists counts.
@@ -34,33 +37,47 @@ const IDS: [&str; 5] = ["id", "utt_id", "utterance", "segment_id", "uid"];
 /// Adds the utterances of Parquet files to `builder`. `path` is a file, a folder, or a pattern such as
 /// `data/train-*.parquet`.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
-    let shards: Vec<Shard> = shards(path, PARQUET).into_par_iter().map(Shard::open).collect();
-    if shards.is_empty() {
+    let files = shards(path, PARQUET);
+    if files.is_empty() {
         return Err(ImportError::WrongFormat { path: path.into(), format: Format::Parquet });
     }
+    let open = |path: &Path| Ok(ParquetFile::open(path)?.map(|file| Box::new(file) as Box<dyn ColumnFile>));
+    read_files(builder, files, &open);
+    Ok(())
+}
+
+/// Opens a file with columns, which may be damaged.
+pub(super) type Open<'a> = &'a (dyn Fn(&Path) -> io::Result<Result<Box<dyn ColumnFile>, Damage>> + Sync);
+
+/// Adds the utterances of files with columns to `builder`.
+pub(super) fn read_files(builder: &mut ListingBuilder<'_>, files: Vec<PathBuf>, open: Open<'_>) {
+    let shards: Vec<Shard> = files.into_par_iter().map(|path| Shard::open(path, open)).collect();
     let naming = Naming::find(&shards);
-    let rows = |shard: &Shard| shard.file.as_ref().ok().map(|(file, _)| file.groups().sum::<u64>() as usize);
+    let rows = |shard: &Shard| {
+        let (file, _) = shard.file.as_ref().ok().filter(|(file, _)| file.damage().is_none())?;
+        Some(file.groups().iter().sum::<u64>() as usize)
+    };
     let whole: Vec<usize> = shards.iter().filter_map(rows).collect();
     let root = builder.root.clone();
     // Some files at a time: the rows of all of them would need more memory than their utterances.
     for some in shards.chunks(2 * rayon::current_num_threads()) {
         let read: Vec<Rows> = some.par_iter().map(|shard| shard.rows(&naming, &root)).collect();
         for (shard, rows) in some.iter().zip(read) {
+            let found = rows.drafts.len();
             for (row, draft) in rows.drafts {
                 builder.add(SourceLocation { file: shard.path.clone(), line: Some(row) }, draft);
             }
             for kind in rows.issues {
-                builder.add_file_issue(&shard.path, None, with_loss(kind, (&shard.path, 0), &whole));
+                builder.add_file_issue(&shard.path, None, with_loss(kind, (&shard.path, found), &whole));
             }
         }
     }
-    Ok(())
 }
 
 /// One file of a corpus.
 struct Shard {
     path: PathBuf,
-    file: Result<(ParquetFile, Columns), IssueKind>,
+    file: Result<(Box<dyn ColumnFile>, Columns), IssueKind>,
 }
 
 /// Columns that are read.
@@ -86,11 +103,11 @@ struct Rows {
 }
 
 impl Shard {
-    fn open(path: PathBuf) -> Self {
-        let file = match ParquetFile::open(&path) {
+    fn open(path: PathBuf, open: Open<'_>) -> Self {
+        let file = match open(&path) {
             Err(error) => Err(IssueKind::Unreadable(error.to_string())),
             Ok(Err(damage)) => Err(damaged(damage)),
-            Ok(Ok(file)) => Columns::find(&file, &path).map(|columns| (file, columns)),
+            Ok(Ok(file)) => Columns::find(&*file, &path).map(|columns| (file, columns)),
         };
         Self { path, file }
     }
@@ -102,8 +119,8 @@ impl Shard {
         };
         let within = self.path.strip_prefix(root).unwrap_or(&self.path).with_extension("");
         let (mut rows, mut first) = (Rows::default(), 1);
-        for (group, count) in file.groups().enumerate() {
-            let mut reader = GroupReader::new(file, columns, group, naming);
+        for (group, count) in file.groups().into_iter().enumerate() {
+            let mut reader = GroupReader::new(&**file, columns, group, naming);
             for row in (first..).take(count as usize) {
                 match reader.next_row(&self.path) {
                     Ok(draft) => {
@@ -120,6 +137,7 @@ impl Shard {
             }
             first += count as usize;
         }
+        rows.issues.extend(file.damage().cloned().map(damaged));
         rows
     }
 }
@@ -130,7 +148,7 @@ fn damaged(damage: Damage) -> IssueKind {
 
 impl Columns {
     /// Finds the columns of the file at `path`.
-    fn find(file: &ParquetFile, path: &Path) -> Result<Self, IssueKind> {
+    fn find(file: &dyn ColumnFile, path: &Path) -> Result<Self, IssueKind> {
         let leaves = file.leaves();
         let column = |path: &[&str]| leaves.iter().find(|leaf| leaf.path == path && !leaf.is_list).cloned();
         let named = |names: &[&str]| names.iter().find_map(|name| column(&[name]));
@@ -245,7 +263,7 @@ impl Naming {
         let open: Vec<_> = shards.iter().filter_map(|shard| shard.file.as_ref().ok()).collect();
         for column in 0..3 {
             let hashes: Option<Vec<_>> =
-                open.par_iter().map(|(file, columns)| unique(file, columns.ids()[column]?, column == 0)).collect();
+                open.par_iter().map(|(file, columns)| unique(&**file, columns.ids()[column]?, column == 0)).collect();
             let Some(hashes) = hashes.filter(|hashes| !hashes.is_empty()) else { continue };
             let mut all: Vec<u64> = hashes.into_iter().flatten().collect();
             all.par_sort_unstable();
@@ -267,11 +285,11 @@ impl Naming {
 }
 
 /// Returns hashes of the values of a column; `None` if one is missing, or repeats and `may_repeat` is false.
-fn unique(file: &ParquetFile, leaf: &Leaf, may_repeat: bool) -> Option<Vec<u64>> {
+fn unique(file: &dyn ColumnFile, leaf: &Leaf, may_repeat: bool) -> Option<Vec<u64>> {
     let (mut hashes, mut known) = (Vec::new(), HashSet::new());
     for group in 0..file.groups().len() {
         // Damage is reported when the rows are read.
-        for value in Column::values(file, group, leaf).map_while(Result::ok) {
+        for value in file.values(group, leaf).map_while(Result::ok) {
             let name = value.and_then(text).filter(|name| !name.trim().is_empty())?;
             let hash = SampleId::from_name(&name).0;
             if !may_repeat && !known.insert(hash) {
@@ -295,22 +313,22 @@ fn text(value: Value) -> Option<String> {
 
 /// Reader of the rows of a row group.
 struct GroupReader<'a> {
-    audio: Column<'a>,
-    text: Column<'a>,
-    id: Option<Column<'a>>,
-    name: Option<Column<'a>>,
-    speaker: Option<Column<'a>>,
-    language: Option<Column<'a>>,
-    duration: Option<Column<'a>>,
+    audio: Values<'a>,
+    text: Values<'a>,
+    id: Option<Values<'a>>,
+    name: Option<Values<'a>>,
+    speaker: Option<Values<'a>>,
+    language: Option<Values<'a>>,
+    duration: Option<Values<'a>>,
     columns: &'a Columns,
 }
 
 impl<'a> GroupReader<'a> {
-    fn new(file: &'a ParquetFile, columns: &'a Columns, group: usize, naming: &Naming) -> Self {
-        let column = |leaf: Option<&'a Leaf>| leaf.map(|leaf| Column::values(file, group, leaf));
+    fn new(file: &'a dyn ColumnFile, columns: &'a Columns, group: usize, naming: &Naming) -> Self {
+        let column = |leaf: Option<&'a Leaf>| leaf.map(|leaf| file.values(group, leaf));
         Self {
-            audio: Column::places(file, group, &columns.audio),
-            text: Column::values(file, group, &columns.text),
+            audio: file.places(group, &columns.audio),
+            text: file.values(group, &columns.text),
             id: naming.column.and_then(|id| column(columns.ids()[id])),
             name: column(columns.name.as_ref()),
             speaker: column(columns.speaker.as_ref()),
@@ -348,7 +366,7 @@ impl<'a> GroupReader<'a> {
 }
 
 /// Returns the next value of a column; `None` for null, or without a column.
-fn next(column: Option<&mut Column<'_>>) -> Result<Option<Value>, Damage> {
+fn next(column: Option<&mut Values<'_>>) -> Result<Option<Value>, Damage> {
     column.and_then(Iterator::next).transpose().map(Option::flatten)
 }
 
@@ -383,10 +401,12 @@ fn audio_path(
         Some(Value::Place(part)) => part,
         _ => {
             return Err(IssueKind::NoAudio(match name {
+                // A data set that was not packed names the files of its machine.
+                Ok(Some(name)) if Path::new(&name).is_absolute() => return Ok(name.into()),
                 Ok(Some(name)) => format!("its row has no bytes, and names the file {}", shortened(&name)),
                 _ => "its row has no bytes".into(),
             }));
         }
     };
-    Ok(AudioSource { file: file.into(), part: Some(part) }.to_path())
+    Ok(AudioSource { file: file.into(), part: Some(part), channel: None }.to_path())
 }

@@ -14,6 +14,8 @@ const MAX_SHARDS: usize = 100_000;
 pub(super) const TAR: &str = "tar";
 /// Extension of Parquet files.
 pub(super) const PARQUET: &str = "parquet";
+/// Extension of Arrow files.
+pub(super) const ARROW: &str = "arrow";
 
 /// Returns the shards with an extension at `path`, in order: the path itself where it is a file, the files of a pattern
 /// (those that braces name may be missing), or all such files below a folder.
@@ -50,7 +52,7 @@ pub(super) fn with_loss(kind: IssueKind, (shard, found): (&Path, usize), whole: 
 /// Returns whether a path names several shards by braces or a star, and not a file whose name has them.
 pub(super) fn is_pattern(path: &Path) -> bool {
     let is_pattern = path.to_str().is_some_and(|text| first_brace(text).is_some() || name(path).contains('*'));
-    is_pattern && [TAR, PARQUET].contains(&&*ending(path)) && !path.exists()
+    is_pattern && [TAR, PARQUET, ARROW].contains(&&*ending(path)) && !path.exists()
 }
 
 /// Returns the files that a name with a star stands for, in order; `None` for a name without a star.

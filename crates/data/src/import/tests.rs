@@ -1,5 +1,7 @@
 //! Tests of the import: every layout as published, damaged, and filled with garbage.
 
+mod arrow;
+mod channels;
 mod containers;
 mod damaged;
 mod detection;

@@ -117,14 +117,3 @@ impl Iterator for Walk {
         }
     }
 }
-
-/// Returns whether `path` contains Arrow tables, and no audio files.
-pub(super) fn holds_only_tables(path: &Path) -> bool {
-    let files = || Walk::new(path).filter_map(Result::ok);
-    files().any(|file| is_table(&file)) && !files().any(|file| is_audio(&file))
-}
-
-/// Returns whether a file is an Arrow table, judged by its extension.
-pub(super) fn is_table(file: &Path) -> bool {
-    ending(file) == "arrow"
-}

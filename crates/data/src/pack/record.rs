@@ -32,7 +32,8 @@ impl<'a> Record<'a> {
     /// Reads utterance number `index`.
     pub(super) fn read(index: usize, utterance: &'a Utterance, format: PackFormat) -> Result<Self, AudioError> {
         let info = audio_info(&utterance.audio)?;
-        let is_copied = is_whole(utterance, &info) && can_be_copied(&info, format);
+        let has_channel = AudioSource::from_path(&utterance.audio).channel.is_some();
+        let is_copied = !has_channel && is_whole(utterance, &info) && can_be_copied(&info, format);
         let copy = if is_copied { copied(utterance, &info)? } else { None };
         let (audio, extension, duration) = match copy.filter(|bytes| format != PackFormat::Kaldi || is_wav_16(bytes)) {
             Some(bytes) => (bytes, info.kind.extension(), info.duration),

@@ -2,21 +2,11 @@
 
 use plimsoll_audio::AudioPart;
 
-use super::Damage;
 use super::file::ParquetFile;
 use super::levels::Hybrid;
 use super::page::{Content, Page, PageHeader, PageKind};
-use super::schema::{Chunk, Kind, Leaf};
-
-/// Value of a row.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
-    Whole(i64),
-    Real(f64),
-    Bytes(Vec<u8>),
-    /// Place of bytes that are not read.
-    Place(AudioPart),
-}
+use super::schema::{Chunk, Form, Kind};
+use crate::columns::{Damage, Leaf, Value};
 
 /// Part of the bytes that a reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +17,10 @@ enum Wanted {
 
 /// Iterator over the values of a column in a row group; `None` for null. It ends behind an error.
 #[derive(Debug)]
-pub(crate) struct Column<'a> {
+pub(super) struct Column<'a> {
     file: &'a ParquetFile,
     leaf: &'a Leaf,
+    form: Form,
     chunk: Chunk,
     wanted: Wanted,
     /// Position of the next page.
@@ -65,18 +56,19 @@ const DICTIONARY: [i64; 2] = [2, 8];
 
 impl<'a> Column<'a> {
     /// Returns the values of a column in a row group, row by row.
-    pub(crate) fn values(file: &'a ParquetFile, group: usize, leaf: &'a Leaf) -> Self {
+    pub(super) fn values(file: &'a ParquetFile, group: usize, leaf: &'a Leaf) -> Self {
         Self::new(file, group, leaf, Wanted::Value)
     }
 
     /// Returns the places of the bytes of a column, row by row.
-    pub(crate) fn places(file: &'a ParquetFile, group: usize, leaf: &'a Leaf) -> Self {
+    pub(super) fn places(file: &'a ParquetFile, group: usize, leaf: &'a Leaf) -> Self {
         Self::new(file, group, leaf, Wanted::Place)
     }
 
     fn new(file: &'a ParquetFile, group: usize, leaf: &'a Leaf, wanted: Wanted) -> Self {
         let (chunk, rows) = file.chunk(group, leaf);
-        Self { file, leaf, chunk, wanted, at: chunk.start, rows, left: rows, dictionary: None, data: None }
+        let form = file.form(leaf);
+        Self { file, leaf, form, chunk, wanted, at: chunk.start, rows, left: rows, dictionary: None, data: None }
     }
 
     fn damage(&self, problem: &str) -> Damage {
@@ -101,7 +93,7 @@ impl<'a> Column<'a> {
             Some(levels) => levels.next().ok_or_else(|| self.damage("levels end too early"))?,
             None => 0,
         };
-        let is_there = level >= u32::from(self.leaf.defined);
+        let is_there = level >= u32::from(self.form.defined);
         let value = if is_there { Some(self.defined_value(&mut data)?) } else { None };
         self.data = Some(data);
         Ok(value)
@@ -110,7 +102,7 @@ impl<'a> Column<'a> {
     fn defined_value(&mut self, data: &mut Data) -> Result<Value, Damage> {
         match &mut data.values {
             Values::Plain(at) => {
-                let (start, length) = item(self.file, &mut data.content, self.leaf.kind, *at)?;
+                let (start, length) = item(self.file, &mut data.content, self.form.kind, *at)?;
                 *at = start + length;
                 self.read(Some(&mut data.content), (start, length))
             }
@@ -137,7 +129,7 @@ impl<'a> Column<'a> {
         let bytes = content.get(self.file, start, length)?;
         let eight = || <[u8; 8]>::try_from(bytes).unwrap_or_default();
         let four = || <[u8; 4]>::try_from(bytes).unwrap_or_default();
-        Ok(match self.leaf.kind {
+        Ok(match self.form.kind {
             Kind::I32 => Value::Whole(i32::from_le_bytes(four()).into()),
             Kind::I64 => Value::Whole(i64::from_le_bytes(eight())),
             Kind::F32 => Value::Real(f32::from_le_bytes(four()).into()),
@@ -179,7 +171,7 @@ impl<'a> Column<'a> {
         }
         let (mut items, mut at) = (Vec::new(), 0);
         for _ in 0..header.values {
-            let (start, length) = item(self.file, &mut content, self.leaf.kind, at)?;
+            let (start, length) = item(self.file, &mut content, self.form.kind, at)?;
             items.push((start, length));
             at = start + length;
         }
@@ -190,7 +182,7 @@ impl<'a> Column<'a> {
     fn data_of(&self, page: Page) -> Result<Data, Damage> {
         let Page { header, levels, mut content } = page;
         let mut at = 0;
-        let levels = match (levels, self.leaf.defined) {
+        let levels = match (levels, self.form.defined) {
             (_, 0) => None,
             (Some(levels), _) => Some(levels),
             (None, _) => {
@@ -199,7 +191,7 @@ impl<'a> Column<'a> {
                 Some(content.get(self.file, 4, length)?.to_vec())
             }
         };
-        let levels = levels.map(|levels| Hybrid::new(levels, 8 - self.leaf.defined.leading_zeros()));
+        let levels = levels.map(|levels| Hybrid::new(levels, 8 - self.form.defined.leading_zeros()));
         let values = match header.encoding {
             PLAIN => Values::Plain(at),
             encoding if DICTIONARY.contains(&encoding) => {

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use plimsoll_audio::PackedPage;
 use plimsoll_core::open_regular_file;
 
-use super::schema::{Chunk, Footer, Leaf};
-use super::{Damage, MAGIC};
+use super::MAGIC;
+use super::column::Column;
+use super::schema::{Chunk, Footer, Form};
+use crate::columns::{ColumnFile, Damage, Leaf, Values};
 
 /// Open file whose end is read.
 #[derive(Debug)]
@@ -73,19 +75,9 @@ impl ParquetFile {
         Ok(footer)
     }
 
-    /// Returns the columns.
-    pub(crate) fn leaves(&self) -> &[Leaf] {
-        &self.footer.leaves
-    }
-
-    /// Returns the number of rows of each row group.
-    pub(crate) fn groups(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.footer.groups.iter().map(|group| group.rows)
-    }
-
-    /// Returns the text that is kept under a name for programs.
-    pub(crate) fn fact(&self, name: &str) -> Option<&str> {
-        self.footer.facts.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    /// Returns the form of the values of a column.
+    pub(super) fn form(&self, leaf: &Leaf) -> Form {
+        self.footer.forms[leaf.index]
     }
 
     /// Returns where the values of a column in a row group lie, and the number of rows.
@@ -116,5 +108,27 @@ impl ParquetFile {
         taken
             .map(drop)
             .map_err(|_| Damage::new(at, format!("the file unpacks to more than {MAX_UNPACK_RATIO} times its size")))
+    }
+}
+
+impl ColumnFile for ParquetFile {
+    fn leaves(&self) -> &[Leaf] {
+        &self.footer.leaves
+    }
+
+    fn groups(&self) -> Vec<u64> {
+        self.footer.groups.iter().map(|group| group.rows).collect()
+    }
+
+    fn fact(&self, name: &str) -> Option<&str> {
+        self.footer.facts.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    fn values<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
+        Box::new(Column::values(self, group, leaf))
+    }
+
+    fn places<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
+        Box::new(Column::places(self, group, leaf))
     }
 }

@@ -12,32 +12,8 @@ mod schema;
 mod thrift;
 mod writer;
 
-use std::fmt;
-use std::io;
-
-pub(crate) use column::{Column, Value};
 pub(crate) use file::ParquetFile;
-pub(crate) use schema::Leaf;
 pub(crate) use writer::{CellKind, Cells, ColumnSpec, ParquetWriter};
-
-/// Damage of a file, or something in it that is not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Damage {
-    /// Position in the file.
-    pub(crate) at: u64,
-    /// Description of the damage.
-    pub(crate) problem: String,
-}
-
-impl Damage {
-    fn new(at: u64, problem: impl fmt::Display) -> Self {
-        Self { at, problem: problem.to_string() }
-    }
-
-    fn unreadable(at: u64, error: &io::Error) -> Self {
-        Self::new(at, error)
-    }
-}
 
 /// First and last bytes of a file.
 const MAGIC: &[u8] = b"PAR1";

@@ -2,10 +2,10 @@
 
 use plimsoll_audio::PackedPage;
 
-use super::Damage;
 use super::file::ParquetFile;
 use super::schema::Codec;
 use super::thrift::Reader;
+use crate::columns::Damage;
 
 /// Header of a page.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,11 +3,14 @@
 use plimsoll_audio::PageCompression;
 
 use super::thrift::Reader;
+use crate::columns::Leaf;
 
 /// What a file says about itself.
 #[derive(Debug, Default)]
 pub(super) struct Footer {
     pub(super) leaves: Vec<Leaf>,
+    /// Forms of the values of the columns.
+    pub(super) forms: Vec<Form>,
     pub(super) groups: Vec<RowGroup>,
     /// Rows of all groups, as the file says.
     pub(super) rows: u64,
@@ -15,23 +18,17 @@ pub(super) struct Footer {
     pub(super) facts: Vec<(String, String)>,
 }
 
-/// Column with values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Leaf {
-    /// Names from the outermost on: `["audio", "bytes"]`.
-    pub(crate) path: Vec<String>,
-    pub(crate) kind: Kind,
+/// Form of the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) kind: Kind,
     /// Definition level of a value that is there. A value is null below it.
     pub(super) defined: u8,
-    /// Whether a row may have several values.
-    pub(crate) is_list: bool,
-    /// Index among the columns of a row group.
-    pub(super) index: usize,
 }
 
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(super) enum Kind {
     I32,
     I64,
     F32,
@@ -117,39 +114,42 @@ impl Footer {
         })?;
         // Only a signature may follow. Without this check, one damaged byte could hide all rows.
         let is_read = is_signed || reader.position() == bytes.len();
-        let mut footer = Self { leaves: Vec::new(), groups: groups?, rows: rows?, facts };
+        let mut footer = Self { leaves: Vec::new(), forms: Vec::new(), groups: groups?, rows: rows?, facts };
         let mut nodes = nodes.into_iter();
         let root = nodes.next()?;
         for _ in 0..root.children {
-            add_leaves(&mut nodes, &[], (0, false), &mut footer.leaves)?;
+            footer.add_leaves(&mut nodes, &[], (0, false))?;
         }
         let is_whole = footer.groups.iter().all(|group| group.chunks.len() == footer.leaves.len());
         (is_read && is_whole && nodes.next().is_none()).then_some(footer)
+    }
+
+    fn add_leaves(
+        &mut self,
+        nodes: &mut impl Iterator<Item = Node>,
+        above: &[String],
+        (defined, is_list): (u8, bool),
+    ) -> Option<()> {
+        let node = nodes.next().filter(|_| above.len() < MAX_DEPTH)?;
+        let path = [above, &[node.name]].concat();
+        let (defined, is_list) = (defined + u8::from(node.repetition != 0), is_list || node.repetition == 2);
+        match node.kind {
+            Some(kind) => {
+                self.leaves.push(Leaf { path, is_list, index: self.leaves.len() });
+                self.forms.push(Form { kind, defined });
+            }
+            None => {
+                for _ in 0..node.children {
+                    self.add_leaves(nodes, &path, (defined, is_list))?;
+                }
+            }
+        }
+        Some(())
     }
 }
 
 /// Largest depth of columns in each other.
 const MAX_DEPTH: usize = 32;
-
-fn add_leaves(
-    nodes: &mut impl Iterator<Item = Node>,
-    above: &[String],
-    (defined, is_list): (u8, bool),
-    leaves: &mut Vec<Leaf>,
-) -> Option<()> {
-    let node = nodes.next().filter(|_| above.len() < MAX_DEPTH)?;
-    let path = [above, &[node.name]].concat();
-    let (defined, is_list) = (defined + u8::from(node.repetition != 0), is_list || node.repetition == 2);
-    match node.kind {
-        Some(kind) => leaves.push(Leaf { path, kind, defined, is_list, index: leaves.len() }),
-        None => {
-            for _ in 0..node.children {
-                add_leaves(nodes, &path, (defined, is_list), leaves)?;
-            }
-        }
-    }
-    Some(())
-}
 
 fn node(reader: &mut Reader<'_>) -> Option<Node> {
     let mut node = Node { name: String::new(), kind: None, repetition: 0, children: 0 };

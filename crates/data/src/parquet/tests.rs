@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use std::io;
+
 use super::*;
+use crate::columns::{ColumnFile, Value};
 use plimsoll_audio::AudioSource;
 
 const COLUMNS: &[ColumnSpec] = &[
@@ -41,10 +44,10 @@ proptest! {
         prop_assert_eq!(size, std::fs::metadata(&path).unwrap().len());
         let file = ParquetFile::open(&path).unwrap().unwrap();
         prop_assert_eq!(file.fact("a"), Some("b"));
-        prop_assert_eq!(file.groups().collect::<Vec<_>>(), groups.iter().map(|g| g.len() as u64).collect::<Vec<_>>());
+        prop_assert_eq!(file.groups(), groups.iter().map(|g| g.len() as u64).collect::<Vec<_>>());
         for (number, group) in groups.iter().enumerate() {
-            let [audio, name, duration] = [0, 1, 2].map(|leaf| Column::values(&file, number, &file.leaves()[leaf]));
-            let places = Column::places(&file, number, &file.leaves()[0]);
+            let [audio, name, duration] = [0, 1, 2].map(|leaf| file.values(number, &file.leaves()[leaf]));
+            let places = file.places(number, &file.leaves()[0]);
             let rows: Vec<_> = audio.zip(name).zip(duration).zip(places).zip(group).collect();
             prop_assert_eq!(rows.len(), group.len());
             for ((((audio, name), duration), place), expected) in rows {
@@ -57,7 +60,7 @@ proptest! {
                 prop_assert_eq!(duration.unwrap(), Some(Value::Real(expected.2)));
                 let Some(Value::Place(part)) = place.unwrap() else { continue };
                 let mut read = Vec::new();
-                let source = AudioSource { file: path.clone(), part: Some(part) };
+                let source = AudioSource { file: path.clone(), part: Some(part), channel: None };
                 io::Read::read_to_end(&mut source.open().unwrap(), &mut read).unwrap();
                 prop_assert_eq!(Some(read), expected.0.clone());
             }

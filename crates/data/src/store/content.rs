@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path};
 use std::time::{Duration, SystemTime};
 
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128_with_seed};
 
 use super::key::StoreKey;
 use super::record::{self, Payload};
@@ -18,7 +18,7 @@ use plimsoll_audio::AudioSource;
 const CLOCK_STEP: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// Computes a hash of the content of `file`, or of the part of a container that its path names, see
+    /// Computes a hash of the content of `file`, or of the part of a container or the channel that its path names, see
     /// [`AudioSource`].
     ///
     /// The hash is remembered by the path, size and modification time of the file, so an unchanged file is read only
@@ -49,12 +49,21 @@ impl Store {
 /// Computes the hash of audio, and the key to remember it by; `None` as the key if the file may still be changing.
 fn hash_file(path: &Path) -> io::Result<(u128, Option<StoreKey>)> {
     let now = SystemTime::now();
-    let mut audio = AudioSource::from_path(path).open()?;
+    let source = AudioSource::from_path(path);
+    let mut audio = source.open()?;
     let (before, modified) = key_of(path, &audio.metadata()?)?;
-    let content = hash(&mut audio)?;
+    let content = of_channel(hash(&mut audio)?, source.channel);
     let (after, _) = key_of(path, &audio.metadata()?)?;
     let is_settled = now.duration_since(modified).is_ok_and(|age| age >= CLOCK_STEP);
     Ok((content, (is_settled && before == after).then_some(before)))
+}
+
+/// Returns the hash of one channel of a file whose content has a hash.
+fn of_channel(content: u128, channel: Option<u16>) -> u128 {
+    match channel {
+        Some(channel) => xxh3_128_with_seed(&content.to_le_bytes(), 1 + u64::from(channel)),
+        None => content,
+    }
 }
 
 fn key_of(path: &Path, metadata: &Metadata) -> io::Result<(StoreKey, SystemTime)> {

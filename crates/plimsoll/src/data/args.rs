@@ -41,7 +41,7 @@ pub(crate) struct CorpusArgs {
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
     /// Layout of the corpus: manifest (JSON lines or an array, also NeMo's), ljspeech, librispeech, libritts, common-voice, kaldi, lhotse,
-    /// huggingface, webdataset, parquet, or folder (audio files with a text file beside each). Default: detected.
+    /// huggingface, webdataset, parquet, arrow, or folder (audio files with a text file beside each). Default: detected.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Folder that relative audio paths start from. Default: the folder of the list.

@@ -190,3 +190,44 @@ proptest! {
         prop_assert!(rest == whole[at..]);
     }
 }
+
+#[test]
+fn a_named_channel_is_read_alone() {
+    let channels = [tone(300.0, 1.7, RATE), scaled(&tone(440.0, 1.7, RATE), 0.5), tone(510.0, 1.7, RATE)];
+    let folder = TempDir::new().unwrap();
+    let container = folder.path().join("shard.tar");
+    for path in write(folder.path(), &channels) {
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&container, [b"before", &*bytes, b"behind"].concat()).unwrap();
+        let part = AudioSource::from_bytes_of(&container, 6, bytes.len() as u64).to_path();
+        for (number, expected) in channels.iter().enumerate() {
+            let expected: Vec<f32> =
+                expected.iter().map(|sample| (sample * 32_767.0).round() as i16 as f32 / 32_768.0).collect();
+            for whole in [&path, &part] {
+                let named = AudioSource::path_of_channel(whole, number as u16);
+                assert_eq!(taken_channel(&named).unwrap(), None);
+                assert_eq!(read_recording(&named).unwrap().samples, expected, "{named:?}");
+                assert_eq!(streamed(AudioStream::open(&named, RATE).unwrap()), (expected.clone(), None));
+                let segment = AudioSegment { offset: Seconds(1.25), duration: Some(Seconds(0.25)) };
+                let part = read_audio_segment(&named, segment, RATE).unwrap().samples;
+                assert_eq!(part, expected[10_000..12_000], "{named:?}");
+            }
+        }
+        let missing = AudioSource::path_of_channel(&path, 3);
+        let error = read_recording(&missing).unwrap_err().to_string();
+        assert!(error.ends_with(":ch3 has 3 channels, counted from 0, so it has no channel 3"), "{error}");
+        assert_eq!(crate::audio_info(&missing).unwrap_err().to_string(), error);
+    }
+}
+
+#[test]
+fn the_channels_of_every_format_have_the_average_of_the_file() {
+    for (path, _) in super::super::tests::readable() {
+        let whole = read_recording(&path).unwrap().samples;
+        let [left, right] = [0, 1].map(|n| read_recording(AudioSource::path_of_channel(&path, n)).unwrap().samples);
+        assert_eq!((left.len(), right.len()), (whole.len(), whole.len()), "{path:?}");
+        let average = left.iter().zip(&right).map(|(left, right)| (left + right) * 0.5);
+        assert!(average.zip(&whole).all(|(average, whole)| (average - whole).abs() < 1e-6), "{path:?}");
+        assert!(read_recording(AudioSource::path_of_channel(&path, 2)).is_err(), "{path:?}");
+    }
+}

@@ -57,9 +57,9 @@ fn a_file_called_like_a_part_is_a_file() {
     write_wav(&path, &tone(300.0, 1.0, 8_000), 8_000);
     write_wav(&folder.path().join("take"), &tone(300.0, 0.5, 8_000), 8_000);
     assert_eq!(read_recording(&path).unwrap().duration(), Seconds(1.0));
-    assert_eq!(AudioSource::from_path(&path), AudioSource { file: path, part: None });
+    assert_eq!(AudioSource::from_path(&path), AudioSource { file: path, part: None, channel: None });
     for name in ["a.wav", "a:b.wav", "a:", ":1", "a:1+", "a:+1", "a:-1", "a:1+2+3", "a:99999999999999999999", "a:1/b"] {
-        assert_eq!(AudioSource::from_path(name), AudioSource { file: name.into(), part: None });
+        assert_eq!(AudioSource::from_path(name), AudioSource { file: name.into(), part: None, channel: None });
     }
 }
 
@@ -83,7 +83,7 @@ fn a_part_beyond_its_container_is_an_error() {
 proptest! {
     #[test]
     fn any_path_is_read_and_written(name in "[a-z:+0-9/]{1,20}", offset in any::<u64>(), length in any::<Option<u64>>()) {
-        let source = AudioSource { file: "a/b.ark".into(), part: Some(AudioPart::Bytes { offset, length }) };
+        let source = AudioSource { file: "a/b.ark".into(), part: Some(AudioPart::Bytes { offset, length }), channel: None };
         prop_assert_eq!(AudioSource::from_path(source.to_path()), source);
         prop_assert_eq!(AudioSource::from_path(&name).to_path(), Path::new(&name));
     }
@@ -108,4 +108,31 @@ proptest! {
             prop_assert_eq!(&read[0], &read[1]);
         }
     }
+}
+
+#[test]
+fn channels_are_part_of_a_path() {
+    let folder = TempDir::new().unwrap();
+    let wav = folder.path().join("a.wav");
+    write_wav(&wav, &tone(300.0, 0.1, 8_000), 8_000);
+    for (end, part, channel) in [
+        (":ch0", None, Some(0)),
+        (":3+4:ch12", Some(AudioPart::Bytes { offset: 3, length: Some(4) }), Some(12)),
+        (":3:ch1", Some(AudioPart::Bytes { offset: 3, length: None }), Some(1)),
+    ] {
+        let path = PathBuf::from(format!("{}{end}", wav.display()));
+        let source = AudioSource::from_path(&path);
+        assert_eq!(source, AudioSource { file: wav.clone(), part, channel });
+        assert_eq!(source.to_path(), path);
+        assert_eq!(AudioSource::named_channel(&path), channel);
+    }
+    for name in ["a.wav:ch", "a.wav:ch01", "a.wav:ch-1", "a.wav:ch70000", ":ch1", "a:ch1/b"] {
+        let path = folder.path().join(name);
+        assert_eq!(AudioSource::from_path(&path), AudioSource { file: path, part: None, channel: None });
+    }
+    // A file with such a name.
+    let named = folder.path().join("b.wav:ch1");
+    fs::copy(&wav, &named).unwrap();
+    assert_eq!(AudioSource::from_path(&named).channel, None);
+    assert_eq!(read_recording(&named).unwrap(), read_recording(&wav).unwrap());
 }

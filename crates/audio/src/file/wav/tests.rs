@@ -24,7 +24,7 @@ fn stereo(encoding: usize, frames: usize) -> Vec<u8> {
         (32, SampleFormat::Float),
     ][encoding];
     let spec = WavSpec { channels: 2, sample_rate: 16_000, bits_per_sample: bits, sample_format };
-    let mut bytes = std::io::Cursor::new(Vec::new());
+    let mut bytes = io::Cursor::new(Vec::new());
     let mut writer = WavWriter::new(&mut bytes, spec).unwrap();
     for n in 0..2 * frames as i32 {
         match sample_format {

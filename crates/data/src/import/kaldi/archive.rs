@@ -25,7 +25,7 @@ pub(super) fn locate<'a>(
 ) -> HashMap<usize, Result<AudioPart, IssueKind>> {
     let mut archives: HashMap<PathBuf, Vec<Place<'a>>> = HashMap::new();
     for (row, key, path) in rows {
-        let AudioSource { file, part } = AudioSource::from_path(path);
+        let AudioSource { file, part, .. } = AudioSource::from_path(path);
         if let Some(AudioPart::Bytes { offset, length: None }) = part {
             archives.entry(file).or_default().push(Place { row, key, offset });
         }

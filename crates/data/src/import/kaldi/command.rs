@@ -16,6 +16,20 @@ pub(super) struct Listed {
     pub(super) path: String,
     /// Sample rate that a command asks for, in hertz.
     pub(super) rate: Option<u32>,
+    /// Channels that a command leaves.
+    pub(super) channels: Channels,
+}
+
+/// Channels of a file that are heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Channels {
+    /// All, as the file has them.
+    #[default]
+    All,
+    /// The average of all.
+    Average,
+    /// One, counted from 0.
+    One(u16),
 }
 
 /// Returns the audio that a value of `wav.scp` refers to.
@@ -32,7 +46,7 @@ pub(super) fn audio_of(value: &str) -> Result<Listed, IssueKind> {
         "" => Err(IssueKind::NoAudio("its path is empty".into())),
         "-" => Err(IssueKind::AudioFromCommand("`-`, the standard input".into())),
         archive if is_unreadable_archive(archive) => Err(IssueKind::AudioInArchive(shortened(archive))),
-        path => Ok(Listed { path: path.into(), rate: None }),
+        path => Ok(Listed { path: path.into(), rate: None, channels: Channels::All }),
     }
 }
 
@@ -57,20 +71,43 @@ struct Effect {
     files: Vec<String>,
     /// Lowest sample rate that is asked for.
     rate: Option<u32>,
+    channels: Channels,
 }
 
 /// Words of one step behind the name of its program.
 type Words<'a, 'b> = std::iter::Peekable<std::slice::Iter<'b, &'a str>>;
 
+/// Divides a command into steps, and steps into words. Quotation marks hold a word together.
+fn steps(command: &str) -> Result<Vec<Vec<String>>, Refused> {
+    let (mut steps, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
+    let mut quote = None;
+    for c in command.chars() {
+        match (c, quote) {
+            // Their effect depends on the shell.
+            ('$' | '`' | '\\', _) | (';' | '&' | '<' | '>' | '*' | '?', None) => return Err(Refused::Unknown),
+            (mark, Some(open)) if mark == open => quote = None,
+            (mark @ ('"' | '\''), None) => {
+                quote = Some(mark);
+                word.get_or_insert_default();
+            }
+            ('|', None) => {
+                words.extend(word.take());
+                steps.push(std::mem::take(&mut words));
+            }
+            (blank, None) if blank.is_whitespace() => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    steps.push(words);
+    if quote.is_some() { Err(Refused::Unknown) } else { Ok(steps) }
+}
+
 /// Returns the audio of a command that leaves the sound of one file as it is.
 fn unpacked(command: &str) -> Result<Listed, Refused> {
-    // Their effect depends on the shell, and a quoted name may contain blanks.
-    if command.contains([';', '&', '$', '`', '<', '>', '"', '\'', '\\', '*', '?']) {
-        return Err(Refused::Unknown);
-    }
     let mut effect = Effect::default();
-    for step in command.split('|') {
-        let words: Vec<&str> = step.split_whitespace().collect();
+    for step in steps(command)? {
+        let words: Vec<&str> = step.iter().map(String::as_str).collect();
         let [program, words @ ..] = &*words else { return Err(Refused::Unknown) };
         let words = words.iter().peekable();
         match name(Path::new(program)).as_str() {
@@ -83,7 +120,9 @@ fn unpacked(command: &str) -> Result<Listed, Refused> {
         }
     }
     match &mut *effect.files {
-        [file] if is_audio(Path::new(file)) => Ok(Listed { path: std::mem::take(file), rate: effect.rate }),
+        [file] if is_audio(Path::new(file)) => {
+            Ok(Listed { path: std::mem::take(file), rate: effect.rate, channels: effect.channels })
+        }
         _ => Err(Refused::Unknown),
     }
 }
@@ -92,9 +131,30 @@ fn changes(word: &str) -> Refused {
     Refused::Changes(word.into())
 }
 
+/// Refuses a word with its value.
+fn changes_to(word: &str, value: Option<&str>) -> Refused {
+    Refused::Changes(format!("{word} {}", value.unwrap_or_default()))
+}
+
 /// Checks a number of channels: one, which is the average of all.
 fn one_channel(word: &str, value: Option<&str>) -> Result<(), Refused> {
-    if value == Some("1") { Ok(()) } else { Err(Refused::Changes(format!("{word} {}", value.unwrap_or_default()))) }
+    if value == Some("1") { Ok(()) } else { Err(changes_to(word, value)) }
+}
+
+/// Reads a number of a channel from 1 on, as a channel from 0 on.
+fn counted_from_1(value: &str) -> Option<u16> {
+    value.parse::<u16>().ok()?.checked_sub(1)
+}
+
+/// Reads a filter of ffmpeg that leaves one channel: `pan=mono|c0=c1`, or with `FL` and `FR`.
+fn panned(filter: &str) -> Option<u16> {
+    let filter = filter.strip_prefix("pan=")?;
+    let (_, channel) = filter.split_once('|').filter(|(layout, _)| matches!(*layout, "mono" | "1c" | "1"))?;
+    match channel.strip_prefix("c0=").or_else(|| channel.strip_prefix("FC="))? {
+        "FL" => Some(0),
+        "FR" => Some(1),
+        number => number.strip_prefix('c')?.parse().ok(),
+    }
 }
 
 impl Effect {
@@ -103,6 +163,23 @@ impl Effect {
         if word != "-" {
             self.files.push(word.into());
         }
+    }
+
+    /// Averages the channels.
+    fn average(&mut self) {
+        if self.channels == Channels::All {
+            self.channels = Channels::Average;
+        }
+    }
+
+    /// Keeps one channel, counted from 0; `None` for a value that is none. What has one channel has no other.
+    fn keep(&mut self, word: &str, value: &str, channel: Option<u16>) -> Result<(), Refused> {
+        match (self.channels, channel) {
+            (Channels::All, Some(channel)) => self.channels = Channels::One(channel),
+            (_, Some(0)) => {}
+            _ => return Err(changes_to(word, Some(value))),
+        }
+        Ok(())
     }
 
     /// Adds a sample rate, such as `16000` or `16k`.
@@ -147,6 +224,10 @@ impl Effect {
             match word {
                 "-p" => {}
                 "-f" if words.next().is_some_and(|form| matches!(*form, "wav" | "rif")) => {}
+                "-c" => {
+                    let value = words.next().copied().unwrap_or_default();
+                    self.keep(word, value, counted_from_1(value))?;
+                }
                 other if other.starts_with('-') => return Err(changes(other)),
                 file => self.add_file(file),
             }
@@ -156,7 +237,8 @@ impl Effect {
 
     /// Reads `sox [options] IN [options] OUT [effects]`. Options of a format before a file describe that file.
     fn sox(&mut self, mut words: Words<'_, '_>) -> Result<(), Refused> {
-        let mut seen = 0;
+        // What the output has follows from the effects, which come first.
+        let (mut seen, mut is_averaged) = (0, false);
         while let Some(&word) = words.next() {
             let is_output = seen == 1;
             match word {
@@ -167,7 +249,10 @@ impl Effect {
                     .next()
                     .is_some_and(|form| *form != "raw" && !form.starts_with("al") && !form.starts_with("ul")) => {}
                 "-r" | "--rate" if is_output => self.add_rate(word, words.next().copied())?,
-                "-c" | "--channels" if is_output => one_channel(word, words.next().copied())?,
+                "-c" | "--channels" if is_output => {
+                    one_channel(word, words.next().copied())?;
+                    is_averaged = true;
+                }
                 // 16 bits and more lose nothing that is heard.
                 "-b" | "--bits"
                     if is_output && words.peek().is_some_and(|bits| matches!(**bits, "16" | "24" | "32")) =>
@@ -183,10 +268,14 @@ impl Effect {
                     while words.next_if(|word| quality(word)).is_some() {}
                     self.add_rate(word, words.next().copied())?;
                 }
-                "channels" if seen == 2 => one_channel(word, words.next().copied())?,
-                "remix" if seen == 2 && words.peek() == Some(&&"-") => {
-                    words.next();
+                "channels" if seen == 2 => {
+                    one_channel(word, words.next().copied())?;
+                    self.average();
                 }
+                "remix" if seen == 2 => match words.next().copied().unwrap_or_default() {
+                    "-" => self.average(),
+                    value => self.keep(word, value, counted_from_1(value))?,
+                },
                 file if seen == 0 => {
                     self.add_file(file);
                     seen += 1;
@@ -196,11 +285,15 @@ impl Effect {
                 _ => return Err(Refused::Unknown),
             }
         }
+        if is_averaged {
+            self.average();
+        }
         if seen == 2 { Ok(()) } else { Err(Refused::Unknown) }
     }
 
     fn ffmpeg(&mut self, mut words: Words<'_, '_>) -> Result<(), Refused> {
-        let mut has_input = false;
+        // The number of channels of the output comes after filters.
+        let (mut has_input, mut is_averaged) = (false, false);
         while let Some(&word) = words.next() {
             match word {
                 "-y" | "-n" | "-nostdin" | "-hide_banner" | "-nostats" | "-vn" | "-sn" | "-dn" | "-bitexact" => {}
@@ -214,7 +307,19 @@ impl Effect {
                     .next()
                     .is_some_and(|form| matches!(*form, "wav" | "flac" | "mp3" | "ogg" | "mov" | "mp4")) => {}
                 "-ar" if has_input => self.add_rate(word, words.next().copied())?,
-                "-ac" if has_input => one_channel(word, words.next().copied())?,
+                "-ac" if has_input => {
+                    one_channel(word, words.next().copied())?;
+                    is_averaged = true;
+                }
+                "-map_channel" if has_input => {
+                    // The file, the stream in it and the channel.
+                    let value = words.next().copied().unwrap_or_default();
+                    self.keep(word, value, value.strip_prefix("0.0.").and_then(|channel| channel.parse().ok()))?;
+                }
+                "-af" | "-filter:a" if has_input => {
+                    let value = words.next().copied().unwrap_or_default();
+                    self.keep(word, value, panned(value))?;
+                }
                 "-acodec" | "-c:a" | "-codec:a"
                     if has_input
                         && words.peek().is_some_and(|name| {
@@ -231,6 +336,9 @@ impl Effect {
                 "-" | "pipe:" | "pipe:1" | "/dev/stdout" if has_input => {}
                 other => return Err(changes(other)),
             }
+        }
+        if is_averaged {
+            self.average();
         }
         if has_input { Ok(()) } else { Err(Refused::Unknown) }
     }
@@ -253,11 +361,42 @@ mod tests {
             ("sox a.wav -r 44.1k -t wav - remix - |", Some(("a.wav", Some(44_100)))),
             ("sph2pipe -f wav -p a.wav |", Some(("a.wav", None))),
             ("cat a.opus|", Some(("a.opus", None))),
+            ("cat 'a b;c.opus' |", Some(("a b;c.opus", None))),
             ("a.ark:123", Some(("a.ark:123", None))),
             ("a b.wav", Some(("a b.wav", None))),
         ] {
-            let expected = expected.map(|(path, rate)| Listed { path: path.into(), rate });
-            assert_eq!(audio_of(value).ok(), expected, "{value}");
+            let found = audio_of(value).ok().map(|Listed { path, rate, .. }| (path, rate));
+            assert_eq!(found, expected.map(|(path, rate)| (path.into(), rate)), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_channel_that_a_command_leaves_is_found() {
+        use Channels::{All, Average, One};
+        for (value, expected) in [
+            ("sox a.wav -t wav - |", Some(All)),
+            ("sox a.wav -c 1 -t wav - |", Some(Average)),
+            ("sox a.wav -t wav - remix - |", Some(Average)),
+            ("sox a.wav -t wav - remix 1 |", Some(One(0))),
+            ("sox a.wav -c 1 -t wav - remix 2 |", Some(One(1))),
+            ("sox a.wav -t wav - remix 2 channels 1 |", Some(One(1))),
+            ("sox a.wav -t wav - remix 2 | sox -t wav - -t wav - remix 1 |", Some(One(1))),
+            ("sox a.wav -c 1 -t wav - | sox -t wav - -t wav - remix 1 |", Some(Average)),
+            ("sox a.wav -c 1 -t wav - | sox -t wav - -t wav - remix 2 |", None),
+            ("sox a.wav -t wav - remix 1 2 |", None),
+            ("sox a.wav -t wav - remix 1,2 |", None),
+            ("sox a.wav -t wav - remix 0 |", None),
+            ("sox a.wav -t wav - remix 1v0.5 |", None),
+            ("sph2pipe -f wav -p -c 2 a.wav |", Some(One(1))),
+            ("ffmpeg -i a.mp3 -map_channel 0.0.1 -f wav - |", Some(One(1))),
+            ("ffmpeg -i a.mp3 -map_channel 0.1.1 -f wav - |", None),
+            ("ffmpeg -i a.mp3 -ac 1 -af 'pan=mono|c0=c1' -f wav - |", Some(One(1))),
+            ("ffmpeg -i a.mp3 -filter:a \"pan=mono|c0=FL\" -f wav - |", Some(One(0))),
+            ("ffmpeg -i a.mp3 -af 'pan=mono|c0=0.5*c0+0.5*c1' -f wav - |", None),
+            ("ffmpeg -i a.mp3 -af 'pan=stereo|c0=c1|c1=c1' -f wav - |", None),
+            ("ffmpeg -i a.mp3 -ac 1 -f wav - |", Some(Average)),
+        ] {
+            assert_eq!(audio_of(value).ok().map(|listed| listed.channels), expected, "{value}");
         }
     }
 
@@ -267,7 +406,7 @@ mod tests {
             ("sox a.wav -t wav - speed 0.9 |", "speed"),
             ("sox a.wav -t wav - tempo 1.1 |", "tempo"),
             ("sox a.wav -t wav - trim 0 3 |", "trim"),
-            ("sox a.wav -t wav - remix 1 |", "remix"),
+            ("sox a.wav -t wav - remix 1,2 |", "remix 1,2"),
             ("sox a.wav -t wav - gain -n -3 |", "gain"),
             ("sox a.wav -t wav - vol 0.5 |", "vol"),
             ("sox -v 0.5 a.wav -t wav - |", "-v"),
@@ -278,12 +417,12 @@ mod tests {
             ("sox -r 8000 a.wav -t wav - |", "-r"),
             ("flac -dcs a.flac | sox -t wav - -t wav - reverb |", "reverb"),
             ("flac -dc --until=3 a.flac |", "--until=3"),
-            ("sph2pipe -f wav -p -c 1 a.wav |", "-c"),
+            ("sph2pipe -f wav -p -c 3-4 a.wav |", "-c 3-4"),
             ("sph2pipe -f wav -p -t 1:2 a.wav |", "-t"),
             ("ffmpeg -ss 3 -i a.mp3 -f wav - |", "-ss"),
             ("ffmpeg -i a.mp3 -t 3 -f wav - |", "-t"),
-            ("ffmpeg -i a.mp3 -af volume=2 -f wav - |", "-af"),
-            ("ffmpeg -i a.mp3 -filter:a atempo=2 -f wav - |", "-filter:a"),
+            ("ffmpeg -i a.mp3 -af volume=2 -f wav - |", "-af volume=2"),
+            ("ffmpeg -i a.mp3 -filter:a atempo=2 -f wav - |", "-filter:a atempo=2"),
             ("ffmpeg -i a.mp3 -acodec pcm_mulaw -f wav - |", "-acodec"),
         ] {
             match audio_of(value) {
@@ -306,7 +445,8 @@ mod tests {
             "sph2pipe -f wav a.sph |",
             "ffmpeg |",
             "wav-reverberate a.wav - |",
-            "cat 'a.wav' |",
+            "cat 'a.wav |",
+            "cat `a.wav` |",
             "|",
         ] {
             assert!(matches!(audio_of(value), Err(IssueKind::AudioFromCommand(_))), "{value}: {:?}", audio_of(value));

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_audio::AudioSource;
 use plimsoll_core::Seconds;
 
 use super::super::builder::shortened;
@@ -63,8 +64,8 @@ impl Recording {
         Ok(Self { sources, transform, rate, resampled, duration: object.seconds("duration")? })
     }
 
-    /// Returns the file with exactly the channels `wanted`, relative to `folder`. An empty list means all channels.
-    /// `in_shar` finds audio that a Shar holds.
+    /// Returns the file with exactly the channels `wanted`, or one channel of a file, relative to `folder`. An empty list means
+    /// all channels. `in_shar` finds audio that a Shar holds.
     pub(super) fn audio(
         &self,
         wanted: &[u64],
@@ -72,7 +73,11 @@ impl Recording {
         in_shar: impl FnOnce() -> Result<PathBuf, IssueKind>,
     ) -> Result<RecordedAudio, IssueKind> {
         let source = self.source(wanted)?;
-        let file = if source.kind == SHAR { in_shar()? } else { folder.join(&source.path) };
+        let all = if source.kind == SHAR { in_shar()? } else { folder.join(&source.path) };
+        let file = match source.only_channel(wanted)? {
+            Some(channel) => AudioSource::path_of_channel(all, channel),
+            None => all,
+        };
         Ok(RecordedAudio { file, rate: self.rate, resampled: self.resampled })
     }
 
@@ -87,9 +92,6 @@ impl Recording {
         let source = source.ok_or_else(|| IssueKind::NoAudio("its recording has no file of its channel".into()))?;
         if source.kind != "file" && source.kind != SHAR {
             return Err(IssueKind::AudioNotInFile(shortened(&source.kind)));
-        }
-        if !wanted.is_empty() && source.channels.len() > wanted.len() {
-            return Err(IssueKind::OneOfSeveralChannels(source.channels.len()));
         }
         Ok(source)
     }
@@ -107,5 +109,22 @@ impl Source {
         // For audio in memory, the list contains the audio itself, which may be long.
         let path = if kind == "file" { object.required_text(&["source"])? } else { String::new() };
         Ok(Self { kind, path, channels: object.counts("channels") })
+    }
+
+    /// Returns the channel of the file that holds the channel `wanted` of the recording; `None` for all channels.
+    fn only_channel(&self, wanted: &[u64]) -> Result<Option<u16>, IssueKind> {
+        let channels = self.channels.len();
+        match wanted {
+            [] => Ok(None),
+            _ if channels <= wanted.len() => Ok(None),
+            [one] => {
+                // The channels of a file may have any numbers in the recording.
+                let place = self.channels.iter().position(|channel| channel == one);
+                let place = place.and_then(|place| u16::try_from(place).ok());
+                let missing = || IssueKind::NoAudio(format!("its recording has no channel {one}"));
+                place.map(Some).ok_or_else(missing)
+            }
+            several => Err(IssueKind::SomeOfSeveralChannels { wanted: several.len(), channels }),
+        }
     }
 }

@@ -48,13 +48,13 @@ enum Key {
     Language,
     Offset,
     Duration,
-    /// Another name of one of these, of which one must be chosen.
+    /// Another name of one of these, of which one must be chosen, or the channel.
     Synonym,
     Unknown,
 }
 
-/// Names of the keys of speakers and languages beside those that are read here.
-const SYNONYMS: [&str; 3] = ["speaker_id", "language", "locale"];
+/// Keys that the slower reader knows, beside those that are read here.
+const SYNONYMS: [&str; 5] = ["speaker_id", "language", "locale", "channel", "channel_selector"];
 
 struct Borrowed<'a>(Cow<'a, str>);
 

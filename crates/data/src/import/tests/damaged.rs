@@ -150,7 +150,7 @@ fn a_damaged_kaldi_keeps_its_readable_lines() {
     ! text:5: `e`: it has no audio: wav.scp does not name `r5`
     ! segments:6: `f`: it begins at 2 and ends at 1
     ! segments:7: `g`: `start` is `x`, and a number of seconds was expected
-    ! segments:8: `h`: expected `utterance recording start end`; columns found: 3
+    ! segments:8: `h`: expected `utterance recording start end`, perhaps with a channel; columns found: 3
     ! segments:10: `j`: `start` is -1, and a number of seconds was expected
     ! text:10: `k`: it has no audio: segments does not name `k`
     ! text:13: `m`: it has no audio: segments does not name `m`
@@ -184,6 +184,7 @@ fn damaged_cuts_keep_their_readable_lines() {
     insta::assert_snapshot!(damaged(&[("cuts.jsonl", lines.join("\n").as_bytes())]), @r#"
     lhotse
     good: r.wav 0s..1s [- -] x (cuts.jsonl:1)
+    stereo: r.wav:ch0 0s..1s [- -] x (cuts.jsonl:10)
     twice-2: r.wav 0s..1s [- -] y (cuts.jsonl:13)
     ! cuts.jsonl:2: the key `id` is missing
     ! cuts.jsonl:3: `mixed`: it has no audio: none of its tracks is a recording
@@ -193,7 +194,6 @@ fn damaged_cuts_keep_their_readable_lines() {
     ! cuts.jsonl:7: `empty`: it has no audio: its recording has no file of its channel
     ! cuts.jsonl:8: `memory`: its audio is of type `memory`, and only files can be read
     ! cuts.jsonl:9: `nowhere`: the key `source` is missing
-    ! cuts.jsonl:10: `stereo`: it is one of 2 channels of its file, and files are read with their channels mixed
     ! cuts.jsonl:11: `fast`: its recording is changed by `Speed`, and files are only read as they are
     ! cuts.jsonl:12: `early`: its text is spoken from -3.000s to 1.000s of a cut that lasts 1.000s
     ! cuts.jsonl:13: `good`: the same text of the same audio is already listed at cuts.jsonl:1

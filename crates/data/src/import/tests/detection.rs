@@ -50,9 +50,11 @@ fn an_unreadable_corpus_says_what_was_looked_for() {
     ];
     all.extend(Format::ALL.map(|format| seen(&[("x.md", b"")], &as_format(format))));
     insta::assert_snapshot!(all.concat(), @r#"
-    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines or an array with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); tar files, or a pattern such as `train-{000..012}.tar` (`webdataset`); Parquet files, or a pattern such as `data/train-*.parquet`, with columns `audio` and `text` (`parquet`); audio files with .txt or .lab files of the same name (`folder`)
-    CORPUS holds only Arrow tables, which are not read; save the data set with `to_parquet` of `datasets`
-    CORPUS holds only Arrow tables, which are not read; save the data set with `to_parquet` of `datasets`
+    CORPUS is not a corpus in a known layout; looked for manifest.jsonl, or JSON lines or an array with `audio_filepath` (`manifest`); metadata.csv with lines of `id|text` (`ljspeech`); files called *.trans.txt (`librispeech`); files called *.normalized.txt or *.original.txt (`libritts`); validated.tsv, train.tsv, dev.tsv or test.tsv with columns `path` and `sentence` (`common-voice`); wav.scp and text (`kaldi`); *cuts*.jsonl or *recordings*.jsonl with *supervisions*.jsonl, perhaps ending in .gz (`lhotse`); metadata.jsonl or metadata.csv with `file_name` (`huggingface`); tar files, or a pattern such as `train-{000..012}.tar` (`webdataset`); Parquet files, or a pattern such as `data/train-*.parquet`, with columns `audio` and `text` (`parquet`); Arrow files, or a pattern such as `train/data-*.arrow`, with columns `audio` and `text` (`arrow`); audio files with .txt or .lab files of the same name (`folder`)
+    arrow
+    ! data/train-00000.arrow: damaged at byte 0, so what lies behind is lost: it has no message of Arrow here
+    huggingface
+    ! data/train-00000.arrow: damaged at byte 0, so what lies behind is lost: it has no message of Arrow here
     CORPUS lists no utterance
     corpus no/such does not exist
     CORPUS is not of the format `manifest`, which has manifest.jsonl, or JSON lines or an array with `audio_filepath`
@@ -65,6 +67,7 @@ fn an_unreadable_corpus_says_what_was_looked_for() {
     CORPUS is not of the format `huggingface`, which has metadata.jsonl or metadata.csv with `file_name`
     CORPUS is not of the format `webdataset`, which has tar files, or a pattern such as `train-{000..012}.tar`
     CORPUS is not of the format `parquet`, which has Parquet files, or a pattern such as `data/train-*.parquet`, with columns `audio` and `text`
+    CORPUS is not of the format `arrow`, which has Arrow files, or a pattern such as `train/data-*.arrow`, with columns `audio` and `text`
     CORPUS is not of the format `folder`, which has audio files with .txt or .lab files of the same name
     "#);
 }

@@ -59,6 +59,7 @@ pub(super) fn corpora() -> Vec<Corpus> {
         ),
         (Format::WebDataset, vec![("train-000.tar", WEBDATASET)]),
         (Format::Parquet, vec![("data/train-00000-of-00001.parquet", PARQUET), ("README.md", b"x")]),
+        (Format::Arrow, vec![("train/data-00000-of-00001.arrow", ARROW)]),
         (
             Format::Folder,
             vec![
@@ -159,6 +160,9 @@ fn every_format_is_read() {
     utt-3: data/train-00000-of-00001.parquet:4884+2130 0s..end [ann en] text numéro 3 (data/train-00000-of-00001.parquet:4)
     utt-4: data/train-00000-of-00001.parquet:7018+2454 0s..end [bob en] text numéro 4 (data/train-00000-of-00001.parquet:5)
 
+    arrow
+    utt-4: train/data-00000-of-00001.arrow:1120+2454 0s..end [bob en] text numéro 4 (train/data-00000-of-00001.arrow:1)
+
     folder
     ann/a: ann/a.WAV 0s..end [ann en] one two (ann/a.WAV)
     bob/a: bob/a.ogg 0s..end [bob en] three (bob/a.ogg)
@@ -200,6 +204,7 @@ fn audio_root_moves_relative_paths() {
     test/c: /elsewhere/test/c.flac 0s..end [me mr] three (test/metadata.jsonl:1)
     utt-0: train-000.tar:3584+1644 0s..end [me -] text numéro 0 (train-000.tar)
     utt-0: data/train-00000-of-00001.parquet:100+1180 0s..end [bob -] text numéro 0 (data/train-00000-of-00001.parquet:1)
+    utt-4: train/data-00000-of-00001.arrow:1120+2454 0s..end [bob -] text numéro 4 (train/data-00000-of-00001.arrow:1)
     ann/a: ann/a.WAV 0s..end [ann -] one two (ann/a.WAV)
     "#);
 }
@@ -246,3 +251,5 @@ fn folders_are_speakers_only_directly_below_the_root() {
 const WEBDATASET: &[u8] = include_bytes!("../../../../../fixtures/data/containers/text.tar");
 /// File that `datasets` wrote, with two row groups.
 const PARQUET: &[u8] = include_bytes!("../../../../../fixtures/data/containers/parquet/default.parquet");
+/// File that `datasets` saved.
+const ARROW: &[u8] = include_bytes!("../../../../../fixtures/data/containers/arrow/test/data-00000-of-00001.arrow");

@@ -150,6 +150,8 @@ fn cuts_that_join_cuts_or_add_silence_are_read() {
         mixed("before", &[silence(0.0), track("a", 0.1, 0.7, 2.0, "two")], ""),
         mixed("joined", &[track("a", 1.0, 0.5, 0.0, "three"), track("b", 2.0, 0.6, 0.5, "four")], ""),
         mixed("paused", &[track("a", 1.6, 0.3, 0.0, ""), track("b", 2.7, 0.2, 0.3, "five")], ""),
+        mixed("called", &[silence(0.0), track("a", 0.5, 0.25, 2.0, "ten"), track("b", 1.2, 0.4, 2.25, "eleven")], "")
+            .replace(r#""channels": [0]"#, r#""channels": [0, 1]"#),
         mixed("noisy", &[track("a", 1.0, 0.5, 0.0, "six"), track("noise", 0.0, 0.5, 0.25, "")], ""),
         mixed("echo", &[track("a", 1.0, 0.5, 0.0, "seven")], reverb),
         mixed("silent", &[silence(0.0)], ""),
@@ -165,15 +167,17 @@ fn cuts_that_join_cuts_or_add_silence_are_read() {
     joined-1: mono.flac 1s..1.5s [- -] three (cuts.jsonl:3)
     joined-2: mono.flac 2s..2.6s [- -] four (cuts.jsonl:3)
     paused: mono.flac 2.7s..2.9s [- -] five (cuts.jsonl:4)
-    ! cuts.jsonl:5: `noisy`: it mixes several recordings at 250ms, and only recordings one after the other can be read
-    ! cuts.jsonl:6: `echo`: its recording is changed by `ReverbWithImpulseResponse`, and files are only read as they are
-    ! cuts.jsonl:7: `silent`: it has no audio: none of its tracks is a recording
-    ! cuts.jsonl:8: `wordless`: it has no text
+    called-1: mono.flac:ch0 500ms..750ms [- -] ten (cuts.jsonl:5)
+    called-2: mono.flac:ch0 1.2s..1.6s [- -] eleven (cuts.jsonl:5)
+    ! cuts.jsonl:6: `noisy`: it mixes several recordings at 250ms, and only recordings one after the other can be read
+    ! cuts.jsonl:7: `echo`: its recording is changed by `ReverbWithImpulseResponse`, and files are only read as they are
+    ! cuts.jsonl:8: `silent`: it has no audio: none of its tracks is a recording
+    ! cuts.jsonl:9: `wordless`: it has no text
     ");
 }
 
 #[test]
-fn all_channels_of_a_recording_are_one() {
+fn all_channels_of_a_recording_are_one_or_one_is_taken() {
     let cut = |id: &str, channels: &str| {
         format!(
             r#"{{"id": "{id}", "type": "MultiCut", "start": 0, "duration": 1, "channel": {channels}, "supervisions": [{{"text": "{id}"}}], "recording": {{"sources": [{{"type": "file", "channels": [0, 1], "source": "x.wav"}}]}}}}"#
@@ -184,7 +188,7 @@ fn all_channels_of_a_recording_are_one() {
     insta::assert_snapshot!(seen(&[("cuts.jsonl", lines.as_bytes())], &ImportOptions::default()), @r"
     lhotse
     both: x.wav 0s..1s [- -] both (cuts.jsonl:1)
-    ! cuts.jsonl:2: `one`: it is one of 2 channels of its file, and files are read with their channels mixed
-    ! cuts.jsonl:3: `ann`: it is one of 2 channels of its file, and files are read with their channels mixed
+    one: x.wav:ch1 0s..1s [- -] one (cuts.jsonl:2)
+    ann: x.wav:ch0 0s..1s [- -] ann (cuts.jsonl:3)
     ");
 }

@@ -10,7 +10,8 @@ use crate::manifest::Manifest;
 use plimsoll_audio::{AudioSegment, read_audio_segment};
 
 /// Corpora in containers that other programs wrote.
-const CORPORA: [&str; 6] = ["webdataset", "shar-wav", "shar-flac", "kaldi", "kaldi-features", "parquet"];
+const CORPORA: [&str; 7] =
+    ["webdataset", "shar-wav", "shar-flac", "kaldi", "kaldi-features", "parquet", "arrow-unusual"];
 
 fn files(corpus: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/data/containers").join(corpus);

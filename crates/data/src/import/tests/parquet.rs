@@ -242,3 +242,28 @@ fn a_column_that_cannot_be_read_is_not_called_missing() {
     the header names no column `text`, so nothing of this file can be read
     ");
 }
+
+#[test]
+fn a_row_without_bytes_may_name_a_file_by_its_whole_path() {
+    const COLUMNS: &[ColumnSpec] = &[
+        ColumnSpec { path: &["audio", "bytes"], kind: CellKind::Bytes },
+        ColumnSpec { path: &["audio", "path"], kind: CellKind::Text },
+        ColumnSpec { path: &["text"], kind: CellKind::Text },
+    ];
+    let folder = TempDir::new().unwrap();
+    let audio = folder.path().join("a.wav");
+    crate::testing::write_wav(&audio, &crate::testing::tone(300.0, 0.5, 8_000), 8_000);
+    let mut writer = ParquetWriter::create(&folder.path().join("x.parquet"), COLUMNS).unwrap();
+    let mut cells: Vec<Cells> = COLUMNS.iter().map(|_| Cells::default()).collect();
+    for path in [audio.to_str().unwrap(), "a.wav"] {
+        cells[0].push_bytes(None);
+        cells[1].push_bytes(Some(path.as_bytes()));
+        cells[2].push_bytes(Some(b"one"));
+    }
+    writer.write_group(&cells).unwrap();
+    writer.finish(&[]).unwrap();
+    let manifest = Manifest::read(folder.path().join("x.parquet")).unwrap();
+    assert_eq!((manifest.utterances.len(), manifest.utterances.get(0).audio), (1, &*audio));
+    let issue = manifest.issues[0].to_string();
+    assert!(issue.ends_with("its row has no bytes, and names the file a.wav"), "{issue}");
+}
