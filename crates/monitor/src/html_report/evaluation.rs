@@ -12,7 +12,7 @@ use super::html::{clipped, note, percent, section, table};
 use super::run_data::RunData;
 use crate::Example;
 
-/// File with the evaluation, in the folder of a run: what `plimsoll eval --details --json` prints.
+/// File with the evaluation, in the folder of a run: what `plimsoll eval --json` prints.
 const FILE: &str = "evaluation.json";
 /// Fewest speakers or utterances whose interval says something.
 const DRAWN_MIN: usize = 5;
@@ -183,11 +183,11 @@ pub(super) fn hint(run: &RunData) -> String {
     if run.evaluation.is_some() || !is_recognizer || run.report.setup.task.as_deref() != Some("asr") {
         return String::new();
     }
-    note(
-        "For errors by speaker and length, confused words and the worst utterances, write the output of \
-         <code>plimsoll eval --details --json</code> to <code>evaluation.json</code> in the folder of the run, and make this \
-         page again.",
-    )
+    note(&format!(
+        "For errors by speaker and length, confused words and the worst utterances, write the output of <code>plimsoll eval --run \
+         {} --json</code> to <code>evaluation.json</code> in the folder of the run, and make this page again.",
+        clipped(&run.report.name, 80)
+    ))
 }
 
 fn groups(title: &str, groups: &[Group], detail: &Detail) -> String {

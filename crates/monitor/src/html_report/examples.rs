@@ -56,7 +56,7 @@ fn run_examples(run: &RunData, is_named: bool, detail: &Detail, room: &mut Room)
     if dropped > 0 {
         html += &note(&format!("Files in the folder `samples` that are not on this page: {dropped}."));
     }
-    if !is_named {
+    if !is_named && !html.is_empty() {
         html += &evaluation::hint(run);
     }
     let name = clipped(&run.report.name, detail.text.min(80));

@@ -45,7 +45,7 @@ fn over_steps(run: &RunData, planned: Option<&PlannedMemory>, detail: &Detail) -
     let top = highest.max(limit.unwrap_or(0.0)) * ROOM;
     let (unit, size) = unit_of(top);
     let fixed = planned.map_or(&[][..], PlannedMemory::of_model);
-    let rest = if planned.is_some_and(|planned| planned.has_process()) { MemoryOwner::Rest } else { MemoryOwner::Step };
+    let rest = if planned.is_some_and(PlannedMemory::has_process) { MemoryOwner::Rest } else { MemoryOwner::Step };
     let wide = (last.step - first.step + 1) as f64;
     let chunk = steps.len().div_ceil(BARS_MAX.min(detail.points).max(1));
     let bar = |part: &[&StepFacts]| {

@@ -53,7 +53,9 @@ pub(super) fn tiles(run: &RunData, numbers: &RunNumbers) -> String {
         0 => "in the first epoch".into(),
         count => counted(count, "whole epoch"),
     };
-    tiles.push(plain("steps", steps(run), epochs));
+    let total = run.report.setup.total_steps.filter(|total| *total > history.steps);
+    let planned = total.map_or(String::new(), |total| format!("of {total}, "));
+    tiles.push(plain("steps", history.steps.to_string(), format!("{planned}{epochs}")));
     let training = format!("{} of steps and their data", history.train_seconds);
     tiles.push(plain("time", Seconds(numbers.total_seconds).to_string(), training));
     tiles.extend(
@@ -174,8 +176,21 @@ fn verdict(run: &RunData, numbers: &RunNumbers) -> String {
     format!(
         "<p class=\"verdict\">{}.</p>\n<p class=\"{class}\">{}.</p>\n<p class=\"went\">{time}.</p>\n",
         score_of(run, numbers),
-        first_upper(&history.fit()),
+        first_upper(&(history.fit() + &still_better(run, numbers))),
     )
+}
+
+/// Says that the score improved after the loss began to show overfitting; empty if it did not.
+fn still_better(run: &RunData, numbers: &RunNumbers) -> String {
+    let (Some(overfitting), Some(best)) = (run.report.history.overfitting(), numbers.best_step) else {
+        return String::new();
+    };
+    match numbers.scores.first() {
+        Some(score) if best > overfitting.step() => {
+            format!(". Its {} was best later, after step {best}", clipped(label_of(score), LABEL))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Says the first score, on how many held-out utterances, and of which step.

@@ -94,6 +94,7 @@ fn a_page_begins_with_the_score_and_whether_the_run_overfits() {
         lines[1].starts_with("fit warn\">It overfits since step 40: the validation loss rose from 1.500 to 1.800"),
         "{lines:?}"
     );
+    assert!(lines[1].contains("Its character error rate was best later, after step 60"), "{lines:?}");
     assert_eq!(html.matches("class=\"band overfits\"").count(), 1);
     let (html, _) = page_of(&[recognizer([2.0, 1.5, 1.4], None)]);
     assert!(html.contains("<p class=\"fit\">It does not overfit") && !html.contains("class=\"band overfits\""));
@@ -210,7 +211,7 @@ fn errors_of_a_recognizer_are_shown_with_their_recordings() {
     }
     for broken in ["", "{", "[]", "{\"utterances\": -1}", "{\"utterances\": 0}"] {
         let (html, _) = page_of(&[recognizer([2.0, 1.5, 1.4], Some(broken))]);
-        assert!(!html.contains("id=\"errors\"") && html.contains("plimsoll eval --details --json"), "{broken}");
+        assert!(!html.contains("id=\"errors\"") && html.contains("plimsoll eval --run "), "{broken}");
     }
     let (html, _) = page_of(&[recognizer([2.0, 1.5, 1.4], Some("{\"utterances\": 2, \"details\": {\"drawn\": 2}}"))]);
     assert!(html.contains("too few for intervals"));
