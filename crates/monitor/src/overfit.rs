@@ -1,6 +1,8 @@
-//! Whether a run learns its training utterances by heart.
+//! Whether a run overfits: whether it learns its training utterances by heart.
 
 use std::fmt;
+
+use plimsoll_core::counted;
 
 use crate::runs::{RunHistory, Validation};
 
@@ -8,8 +10,10 @@ use crate::runs::{RunHistory, Validation};
 const VALIDATIONS_MIN: usize = 3;
 /// Rise of the validation loss above its lowest value that is no accident.
 const RISE_MIN: f64 = 1.05;
+/// Rise of the validation loss above its lowest value that a sentence mentions.
+const RISE_SMALL: f64 = 1.01;
 
-/// Losses of a run that learns its training utterances by heart: the training loss falls, and the validation loss rises.
+/// Losses of a run that overfits: the training loss falls, and the validation loss rises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Overfitting {
     /// Step of the validation with the lowest loss.
@@ -25,20 +29,63 @@ impl fmt::Display for Overfitting {
         let Self { step, validation: [lowest, last], training: [before, after] } = self;
         write!(
             f,
-            "it learns by heart since step {step}: the validation loss rose from {lowest:.3} to {last:.3}, while the training \
+            "it overfits since step {step}: the validation loss rose from {lowest:.3} to {last:.3}, while the training \
              loss fell from {before:.3} to {after:.3}"
         )
     }
 }
 
+impl Overfitting {
+    /// Returns the step from which on the run overfits.
+    pub(crate) fn step(&self) -> u64 {
+        self.step
+    }
+}
+
 impl RunHistory {
-    /// Returns the losses that show that the run learns its training utterances by heart; `None` if they do not.
-    pub(crate) fn overfitting(&self) -> Option<Overfitting> {
+    /// Says in a sentence whether the run overfits, with the step and the losses that show it.
+    pub(crate) fn fit(&self) -> String {
+        let losses = self.validation_losses();
+        let lowest = losses.iter().min_by(|(_, a), (_, b)| a.total_cmp(b));
+        match (self.overfitting(), lowest, losses.last()) {
+            (Some(overfitting), ..) => overfitting.to_string(),
+            (None, Some((best, lowest)), Some((step, last))) if losses.len() >= VALIDATIONS_MIN => {
+                match last / lowest {
+                    rise if rise > RISE_MIN => format!(
+                        "it gets worse, and does not overfit: the validation loss rose from {lowest:.3} after step {best} to \
+                     {last:.3} after step {step}, and the training loss did not fall"
+                    ),
+                    rise if rise > RISE_SMALL => format!(
+                        "it may begin to overfit: the validation loss was lowest after step {best}, with {lowest:.3}, and is \
+                     {last:.3} after step {step}"
+                    ),
+                    _ => format!(
+                        "it does not overfit: the validation loss {last:.3} after step {step} is the lowest, or near it"
+                    ),
+                }
+            }
+            _ => {
+                let count = match losses.len() {
+                    0 => "no validation has measured a loss".into(),
+                    count => format!("{} measured a loss", counted(count as u64, "validation")),
+                };
+                format!("whether it overfits is not known: {count}, and it takes {VALIDATIONS_MIN} to see a direction")
+            }
+        }
+    }
+
+    /// Returns the loss of each validation with its step.
+    fn validation_losses(&self) -> Vec<(u64, f64)> {
         let loss = |validation: &Validation| {
             let score = validation.scores.iter().find(|score| score.name == "loss")?;
             Some((validation.step, score.value))
         };
-        let losses: Vec<(u64, f64)> = self.validations.iter().filter_map(loss).collect();
+        self.validations.iter().filter_map(loss).collect()
+    }
+
+    /// Returns the losses that show that the run overfits; `None` if they do not.
+    pub(crate) fn overfitting(&self) -> Option<Overfitting> {
+        let losses = self.validation_losses();
         let (best, &(step, lowest)) = losses.iter().enumerate().min_by(|(_, a), (_, b)| a.1.total_cmp(&b.1))?;
         let &(_, last) = losses.last()?;
         if losses.len() < VALIDATIONS_MIN || last <= lowest * RISE_MIN {
@@ -73,6 +120,23 @@ mod tests {
             losses: LossCurve((1..=40).map(point).collect()),
             validations: validation.iter().enumerate().map(validated).collect(),
             ..RunHistory::default()
+        }
+    }
+
+    #[test]
+    fn a_sentence_says_whether_a_run_overfits() {
+        let falling = [3.0, 2.0, 1.0, 0.5];
+        let risen = history([3.0, 2.0, 2.1, 2.2], &[2.5, 1.5, 1.7, 1.9]).fit();
+        assert!(risen.starts_with("it gets worse, and does not overfit"), "{risen}");
+        for (validation, expected) in [
+            (&[2.5, 1.5, 1.7, 1.9][..], "it overfits since step 20: the validation loss rose from 1.500 to 1.900"),
+            (&[2.5, 1.5, 1.4, 1.3], "it does not overfit: the validation loss 1.300 after step 40 is the lowest"),
+            (&[2.5, 1.5, 1.54], "it may begin to overfit: the validation loss was lowest after step 20, with 1.500"),
+            (&[2.5], "whether it overfits is not known: 1 validation measured a loss, and it takes 3"),
+            (&[], "whether it overfits is not known: no validation has measured a loss"),
+        ] {
+            let found = history(falling, validation).fit();
+            assert!(found.starts_with(expected), "{found}");
         }
     }
 

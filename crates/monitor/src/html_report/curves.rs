@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_core::MeasureUnit;
+use plimsoll_core::{Measure, MeasureUnit};
 
-use super::plot::{Curve, Line, Plot};
+use super::plot::{Band, BandKind, Curve, Line, Plot, ink};
 use super::run_data::{RunData, StepFacts};
 use super::thin::{Point, highest, smoothed, window};
 
@@ -13,25 +13,30 @@ const NAMES_MAX: usize = 12;
 /// Name of the validation score that has the scale of the training loss.
 const LOSS: &str = "loss";
 
-/// Returns the plots of losses and scores.
-pub(super) fn learning(runs: &[RunData]) -> Vec<Plot> {
+/// Returns the plots of losses and scores: those that every reader looks for, and then those for a closer look.
+pub(super) fn learning(runs: &[RunData]) -> [Vec<Plot>; 2] {
     let mut plots = vec![losses(runs)];
-    plots.extend(error_rates(runs));
-    plots.extend(loss_terms(runs));
-    plots.push(over_steps(runs, "Learning rate", "", Line::Bold, |_, step| Some(step.rate)));
+    plots.extend(scores_of(runs));
+    let mut closer = loss_terms(runs);
+    closer.push(over_steps(runs, "Learning rate", "", Line::Bold, |_, step| Some(step.rate)));
     let norm = over_steps(runs, "Gradient norm", "before clipping", Line::Bold, |_, step| Some(step.norm));
-    plots.push(Plot { may_be_logarithmic: true, ..with_raw(norm) });
-    plots
+    closer.push(Plot { may_be_logarithmic: true, ..with_raw(norm) });
+    [plots, closer]
 }
 
-/// Returns the plots of speed and memory.
-pub(super) fn machine(runs: &[RunData]) -> Vec<Plot> {
-    let speed =
-        over_steps(runs, "Throughput", "seconds of audio a second, waiting included", Line::Bold, |run, step| {
-            let seconds = step.step_seconds + step.wait_seconds;
-            let audio = step.frames as f64 * run.report.setup.hop_seconds?;
-            (seconds > 0.0 && audio > 0.0).then(|| audio / seconds)
-        });
+/// Returns the plot of the speed.
+pub(super) fn speed(runs: &[RunData]) -> Plot {
+    let unit = "seconds of audio a second, waiting included";
+    let speed = over_steps(runs, "Throughput", unit, Line::Bold, |run, step| {
+        let seconds = step.step_seconds + step.wait_seconds;
+        let audio = step.frames as f64 * run.report.setup.hop_seconds?;
+        (seconds > 0.0 && audio > 0.0).then(|| audio / seconds)
+    });
+    Plot { from_zero: true, ..with_raw(speed) }
+}
+
+/// Returns the plots of what the batches hold.
+pub(super) fn batches(runs: &[RunData]) -> Vec<Plot> {
     let padding = over_steps(runs, "Padding", "% of the batch", Line::Bold, |_, step| {
         (step.frames > 0).then_some(step.padding * 100.0)
     });
@@ -44,9 +49,8 @@ pub(super) fn machine(runs: &[RunData]) -> Vec<Plot> {
     let micro_batches = over_steps(runs, "Micro-batches of a step", "", Line::Bold, |_, step| {
         (step.micro_batches > 0).then_some(step.micro_batches as f64)
     });
-    let others = [padding, audio, utterances, micro_batches].map(with_raw);
-    let plots = [with_raw(speed), memory(runs)].into_iter().chain(others);
-    plots.map(|plot| Plot { from_zero: true, ..plot }).collect()
+    let plots = [padding, audio, utterances, micro_batches].map(with_raw);
+    plots.map(|plot| Plot { from_zero: true, is_small: true, ..plot }).into()
 }
 
 /// Makes a curve of each run from a value of its steps. One run needs no legend.
@@ -57,9 +61,9 @@ fn over_steps(
     line: Line,
     value: impl Fn(&RunData, &StepFacts) -> Option<f64>,
 ) -> Plot {
-    let curve = |(color, run): (usize, &RunData)| Curve {
+    let curve = |(index, run): (usize, &RunData)| Curve {
         label: label(runs, run),
-        color,
+        color: color(runs, index, ink::RUN),
         line,
         points: finite(run.steps.iter().filter_map(|step| Some((step.step as f64, value(run, step)?)))),
     };
@@ -92,6 +96,11 @@ fn over_raw(plot: Plot, kind: &str, reduced: fn(&[Point], usize) -> Vec<Point>) 
     Plot { curves, note, ..plot }
 }
 
+/// Returns the color of a curve of the run with this index: that of its meaning, `alone`, on a page of one run.
+pub(super) fn color(runs: &[RunData], index: usize, alone: usize) -> usize {
+    if runs.len() == 1 { alone } else { index }
+}
+
 /// Returns the name of the run as a label; the only run needs none.
 pub(super) fn label(runs: &[RunData], run: &RunData) -> String {
     if runs.len() == 1 { String::new() } else { run.report.name.chars().take(40).collect() }
@@ -109,20 +118,28 @@ fn losses(runs: &[RunData]) -> Plot {
     {
         curve.label = "training".into();
     }
-    for (color, run) in runs.iter().enumerate() {
-        let points = scores(run, LOSS, 1.0);
-        // The only run has the next color for its validations; several runs have one color each.
-        let (label, color) = if runs.len() == 1 { ("validation".into(), 1) } else { (String::new(), color) };
+    for (index, run) in runs.iter().enumerate() {
+        let label = if runs.len() == 1 { "validation".into() } else { String::new() };
+        let (color, points) = (color(runs, index, ink::VALIDATION), scores(run, LOSS, 1.0));
         plot.curves.push(Curve { label, color, line: Line::Dotted, points });
+    }
+    if let [run] = runs
+        && let Some((step, overfitting)) = run.report.history.overfitting().map(|found| (found.step(), found))
+    {
+        let (from, to) = (step as f64, run.report.history.steps as f64);
+        plot.bands.push(Band { from, to, kind: BandKind::Overfits, title: overfitting.to_string() });
+        plot.note += &format!(" Shaded: it overfits from step {step} on.");
     }
     if plot.curves.iter().any(|curve| curve.line == Line::Dotted && !curve.points.is_empty()) {
         plot.note += " Dots: validation.";
     }
-    let without = runs.iter().flat_map(|run| &run.steps).filter(|step| !step.loss.is_finite()).count();
-    if without > 0 {
-        plot.note += &format!(" Steps without a finite loss, which have no point: {without}.");
-    }
     Plot { may_be_logarithmic: true, ..plot }
+}
+
+/// Says how many steps have no point in the plot of the losses; empty if all have one.
+pub(super) fn without_loss(runs: &[RunData]) -> String {
+    let without = runs.iter().flat_map(|run| &run.steps).filter(|step| !step.loss.is_finite()).count();
+    if without > 0 { format!("Steps without a finite loss, which have no point: {without}.") } else { String::new() }
 }
 
 /// Returns the points of a score of the validations of a run.
@@ -134,101 +151,78 @@ fn scores(run: &RunData, name: &str, factor: f64) -> Vec<Point> {
     }))
 }
 
-/// Plots the scores of validations: all shares of a single run in one plot, and otherwise one plot for each score.
-fn error_rates(runs: &[RunData]) -> Vec<Plot> {
-    let mut names: Vec<(String, String, MeasureUnit)> = Vec::new();
+/// Makes a plot of each score of the validations.
+fn scores_of(runs: &[RunData]) -> Vec<Plot> {
+    let mut names: Vec<&Measure> = Vec::new();
     let validations = runs.iter().flat_map(|run| &run.report.history.validations);
     for score in validations.flat_map(|validation| &validation.scores).filter(|score| score.name != LOSS) {
-        if names.len() < NAMES_MAX && names.iter().all(|known| known.0 != *score.name) {
-            names.push((score.name.to_string(), score.label.to_string(), score.unit));
+        if names.len() < NAMES_MAX && names.iter().all(|known| known.name != score.name) {
+            names.push(score);
         }
     }
-    let is_share = |unit: MeasureUnit| unit == MeasureUnit::Share;
-    let (shares, numbers): (Vec<_>, Vec<_>) = names.into_iter().partition(|known| is_share(known.2));
-    let (mut plots, mut alone) = (Vec::new(), numbers);
-    if let ([run], true) = (runs, shares.len() > 1) {
-        let curve = |(color, (name, label, _)): (usize, &(String, String, MeasureUnit))| Curve {
-            label: label.clone(),
-            color,
-            line: Line::Dotted,
-            points: scores(run, name, 100.0),
-        };
-        let curves = shares.iter().enumerate().map(curve).collect();
-        let (title, unit) = ("Validation".into(), "%".into());
-        plots.push(Plot { title, unit, curves, from_zero: true, ..Plot::default() });
-    } else {
-        alone.splice(0..0, shares);
-    }
-    for (name, label_of_score, unit) in alone {
-        let (factor, unit) = if is_share(unit) { (100.0, "%") } else { (1.0, "") };
-        let curve = |(color, run): (usize, &RunData)| Curve {
+    let plot = |score: &&Measure| {
+        let (factor, unit) = if score.unit == MeasureUnit::Share { (100.0, "%") } else { (1.0, "") };
+        let curve = |(index, run): (usize, &RunData)| Curve {
             label: label(runs, run),
-            color,
+            color: color(runs, index, ink::VALIDATION),
             line: Line::Dotted,
-            points: scores(run, &name, factor),
+            points: scores(run, &score.name, factor),
         };
         let curves = runs.iter().enumerate().map(curve).collect();
-        let title = first_upper(&label_of_score);
-        plots.push(Plot { title, unit: unit.into(), curves, from_zero: factor > 1.0, ..Plot::default() });
-    }
-    plots
+        let title = first_upper(if score.label.is_empty() { &score.name } else { &score.label });
+        Plot { title, unit: unit.into(), curves, from_zero: factor > 1.0, ..Plot::default() }
+    };
+    names.iter().map(plot).collect()
 }
 
-fn loss_terms(runs: &[RunData]) -> Option<Plot> {
-    let [run] = runs else { return None };
+/// Makes a plot of each term of the loss of a single run.
+fn loss_terms(runs: &[RunData]) -> Vec<Plot> {
+    let [run] = runs else { return Vec::new() };
     let names: BTreeSet<&String> = run.steps.iter().flat_map(|step| step.parts.keys()).collect();
     if names.len() < 2 {
-        return None;
+        return Vec::new();
     }
-    let curve = |(color, name): (usize, &&String)| {
-        let points = finite(run.steps.iter().filter_map(|step| Some((step.step as f64, *step.parts.get(*name)?))));
-        let points = smoothed(&points, window(points.len()));
-        Curve { label: (*name).clone(), color, line: Line::Bold, points }
+    let plot = |name: &&String| {
+        let term = over_steps(runs, name, "term of the loss", Line::Bold, |_, step| step.parts.get(*name).copied());
+        Plot { may_be_logarithmic: true, is_small: true, ..with_raw(term) }
     };
-    let curves = names.iter().take(NAMES_MAX).enumerate().map(curve).collect();
-    let note = format!("Mean of {} steps.", window(run.steps.len()));
-    Some(Plot { title: "Terms of the loss".into(), curves, may_be_logarithmic: true, note, ..Plot::default() })
+    names.iter().take(NAMES_MAX).map(plot).collect()
 }
 
-fn memory(runs: &[RunData]) -> Plot {
+/// Returns the plot of the peak memory of several runs.
+pub(super) fn memory(runs: &[RunData]) -> Plot {
     let peaks = runs.iter().map(|run| run.report.history.peak_bytes.0.max(run.planned_peak.map_or(0, |peak| peak.0)));
     let most = peaks.max().unwrap_or(0) as f64;
-    let (unit, size) = match most {
-        _ if most >= f64::from(1 << 30) => ("GiB", f64::from(1 << 30)),
-        _ => ("MiB", f64::from(1 << 20)),
-    };
-    let mut plot = over_steps(runs, "Peak memory of each step", unit, Line::Bold, |_, step| {
+    let (unit, size) = unit_of(most);
+    let plot = over_steps(runs, "Peak memory of each step", unit, Line::Bold, |_, step| {
         (step.peak.0 > 0).then_some(step.peak.0 as f64 / size)
     });
-    if let [curve] = &mut plot.curves[..] {
-        curve.label = "measured".into();
-    }
     let mut plot = over_raw(plot, "highest", highest);
     for (color, run) in runs.iter().enumerate() {
-        let (Some(first), Some(last)) = (run.steps.first(), run.steps.last()) else { continue };
-        let limit = |label: &str, color, bytes: u64| {
-            let value = bytes as f64 / size;
-            let points = vec![(first.step as f64, value), (last.step as f64, value)];
-            Curve { label: label.into(), color, line: Line::Limit, points }
+        let (Some(first), Some(last), Some(planned)) = (run.steps.first(), run.steps.last(), run.planned_peak) else {
+            continue;
         };
-        let is_measured = run.steps.iter().any(|step| step.peak.0 > 0);
-        match (runs.len(), run.planned_peak, run.budget) {
-            _ if !is_measured => {}
-            (1, planned, budget) => {
-                plot.curves.extend(planned.map(|peak| limit("planned", 1, peak.0)));
-                plot.curves.extend(budget.map(|budget| limit("budget", 3, budget.0)));
-            }
-            (_, Some(planned), _) => plot.curves.push(limit("", color, planned.0)),
-            _ => {}
+        if run.steps.iter().any(|step| step.peak.0 > 0) {
+            let value = planned.0 as f64 / size;
+            let points = vec![(first.step as f64, value), (last.step as f64, value)];
+            plot.curves.push(Curve { label: String::new(), color, line: Line::Limit, points });
         }
     }
-    if runs.len() > 1 && plot.curves.iter().any(|curve| curve.line == Line::Limit) {
+    if plot.curves.iter().any(|curve| curve.line == Line::Limit) {
         plot.note += " Dashed: the planned peak.";
     }
-    plot
+    Plot { from_zero: true, ..plot }
+}
+
+/// Returns a unit that suits `most` bytes: its name and its size.
+pub(super) fn unit_of(most: f64) -> (&'static str, f64) {
+    match most {
+        _ if most >= f64::from(1 << 30) => ("GiB", f64::from(1 << 30)),
+        _ => ("MiB", f64::from(1 << 20)),
+    }
 }
 
 fn first_upper(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).take(80).collect())
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).take(200).collect())
 }

@@ -26,7 +26,7 @@ fn run_events(run: &RunData, is_named: bool, detail: &Detail) -> String {
     let notes: String = problems.iter().take(detail.rows).map(|text| note(&clipped(text, detail.text))).collect();
     html = notes + &html;
     if html.is_empty() {
-        html = note("No events.");
+        return html;
     }
     let name = clipped(&run.report.name, detail.text.min(80));
     if is_named { format!("<h3>{name}</h3>\n{html}") } else { html }
@@ -38,7 +38,7 @@ fn of_kind(run: &RunData, kind: NoticeKind, detail: &Detail) -> String {
         vec![step.map_or("–".into(), |step| format!("step {step}")), clipped(text, detail.text)]
     };
     let rows: Vec<Vec<String>> = kept.iter().take(detail.rows).map(row).collect();
-    let mut body = table("list steps", &[], &rows);
+    let mut body = table(kind.title(), "list steps", &[], &rows);
     let hidden = count - rows.len() as u64;
     if hidden > 0 {
         body += &note(&format!("Not shown: {hidden} more."));

@@ -29,12 +29,16 @@ pub(super) fn clipped(text: &str, count: usize) -> String {
     }
 }
 
-/// Makes a table. Cells and titles are HTML; the first column is the heading of its row.
-pub(super) fn table(class: &str, titles: &[String], rows: &[Vec<String>]) -> String {
+/// Makes a table, which scrolls by itself, also with the keyboard. Cells and titles are HTML; the first column is the
+/// heading of its row. `caption` names the table for readers who do not see it.
+pub(super) fn table(caption: &str, class: &str, titles: &[String], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut html = format!("<div class=\"scroll\"><table class=\"{class}\">");
+    let mut html = format!(
+        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"{class}\">",
+        escaped(caption)
+    );
     if titles.iter().any(|title| !title.is_empty()) {
         html += "<thead><tr>";
         for title in titles {
@@ -89,6 +93,22 @@ pub(super) fn number(value: f64) -> String {
     trimmed(&format!("{value:.decimals$}")).into()
 }
 
+/// Formats a count with a thin space between groups of three digits, from five digits on.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Formats a share from 0 to 1 as a percentage that no line break divides.
 pub(super) fn percent(share: f64) -> String {
     let share = share * 100.0;
@@ -119,6 +139,12 @@ mod tests {
             assert_eq!(escaped(text), expected);
         }
         assert_eq!((clipped("語語語", 2), clipped("<a", 1)), ("語語…".into(), "&lt;…".into()));
+    }
+
+    #[test]
+    fn long_counts_have_groups() {
+        let counts = [0, 9999, 10_000, 632_567, 1_234_567];
+        assert_eq!(counts.map(grouped), ["0", "9999", "10\u{202f}000", "632\u{202f}567", "1\u{202f}234\u{202f}567"]);
     }
 
     #[test]

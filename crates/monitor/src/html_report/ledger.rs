@@ -5,7 +5,7 @@ use plimsoll_core::{Seconds, TimeOwner, TimeShares};
 use super::detail::Detail;
 use super::html::{clipped, note, number, percent, table};
 use super::numbers::{Bar, RunNumbers};
-use super::plot::{StackedBar, figure, labels, strip};
+use super::plot::{Parts, StackedBar, figure, labels, strip};
 use super::run_data::{RunData, TimeSource};
 use super::scale::Scale;
 use super::verdict::titles;
@@ -40,7 +40,7 @@ pub(super) fn ledger(runs: &[RunData], numbers: &[RunNumbers], detail: &Detail) 
     let mut html: String = strips.collect();
     html += &legend(numbers);
     html += &note(
-        "Each bar is some neighboring steps: its width is their time, its height is 100 % of it. \
+        "Each bar is a few steps in a row: its width is their time, its height is 100 % of it. \
          Point at a bar for its steps and its seconds.",
     );
     if numbers.iter().any(|run| run.times_from == TimeSource::StepAndWait && run.total_seconds > 0.0) {
@@ -81,13 +81,13 @@ pub(super) fn totals(runs: &[RunData], numbers: &[RunNumbers], detail: &Detail) 
         |run: &RunNumbers| format!("<span class=\"share\"><b>100 %</b></span><b>{}</b>", Seconds(run.total_seconds));
     rows.push(std::iter::once("<b>total</b>".to_string()).chain(numbers.iter().map(total)).collect());
     let titles = if runs.len() > 1 { titles(runs, detail) } else { Vec::new() };
-    table("times", &titles, &rows)
+    table("Time by owner", "times", &titles, &rows)
 }
 
 fn run_strip(run: &RunData, numbers: &RunNumbers, longest: f64, is_named: bool, detail: &Detail) -> String {
     let bars: Vec<StackedBar> = numbers.bars.iter().map(|bar| stacked(bar, longest)).collect();
     let name = clipped(&run.report.name, detail.text.min(80));
-    let svg = strip("time by owner", &bars);
+    let svg = strip(&format!("Time by owner: {}", spoken(numbers)), Parts::Time, &bars, None);
     let (unit_name, unit) = match longest {
         _ if longest >= 7200.0 => ("hours", 3600.0),
         _ if longest >= 180.0 => ("minutes", 60.0),
@@ -96,8 +96,24 @@ fn run_strip(run: &RunData, numbers: &RunNumbers, longest: f64, is_named: bool, 
     let scale = Scale::linear(0.0, longest / unit);
     let x = labels(&scale, 6, number);
     let y = [(0.0, "0"), (0.5, "50 %"), (1.0, "100 %")].map(|(place, text)| (text.to_string(), place));
-    let title = if is_named { name } else { "Time by owner".into() };
-    figure("plot ledger", &format!("<b>{title}</b> <span class=\"unit\">over {unit_name}</span>"), &svg, &y, &x, "")
+    let title = if is_named { format!("Time by owner: {name}") } else { "Time by owner".into() };
+    figure(
+        "plot ledger",
+        &format!("<b>{title}</b> <span class=\"unit\">share of each moment</span>"),
+        &svg,
+        &y,
+        (&x, unit_name),
+        "",
+    )
+}
+
+/// Lists the owners with their shares, for readers who do not see the bars.
+fn spoken(numbers: &RunNumbers) -> String {
+    let owners = numbers.times.ranked().into_iter().map(|(owner, seconds)| {
+        let share = numbers.times.share(owner) * 100.0;
+        format!("{owner} {share:.0} % ({})", Seconds(seconds))
+    });
+    owners.collect::<Vec<_>>().join(", ")
 }
 
 fn stacked(bar: &Bar, longest: f64) -> StackedBar {

@@ -4,7 +4,7 @@ use super::detail::Detail;
 use super::html::{clipped, escaped, note, number, table};
 use super::machine_plots::{compared_plots, gpu_plots, host_plots};
 use super::machine_text::{GPU_ROWS, HOST_ROWS, missing, rows, throttling};
-use super::plot::Plot;
+use super::plot::{Axis, Plot};
 use super::run_data::{MachineData, RunData};
 use super::scale::Scale;
 use crate::sample::{GpuTrace, SampleTrace};
@@ -32,7 +32,7 @@ pub(super) fn machine(runs: &[RunData], detail: &Detail) -> String {
         });
     }
     html += &note(&format!(
-        "The curves are over {} since the first sample; pauses of a run take no time. {}",
+        "The curves are over the {} since the first sample; pauses of a run take no time. {}",
         Unit::of(longest).name,
         match runs.len() {
             1 => "Each column of a curve has its lowest and its highest value, so no short change is lost.",
@@ -52,24 +52,24 @@ struct Unit {
 impl Unit {
     fn of(longest: f64) -> Self {
         let (name, seconds, label): (_, _, fn(f64) -> String) = match longest {
-            _ if longest >= 7200.0 => ("the hours", 3600.0, number),
-            _ if longest >= 180.0 => ("the minutes", 60.0, number),
-            _ => ("the seconds", 1.0, number),
+            _ if longest >= 7200.0 => ("hours", 3600.0, number),
+            _ if longest >= 180.0 => ("minutes", 60.0, number),
+            _ => ("seconds", 1.0, number),
         };
         Self { name, seconds, label }
     }
 }
 
 fn drawn(plots: &[Plot], longest: f64, detail: &Detail) -> String {
-    let Unit { seconds, label, .. } = Unit::of(longest);
-    let scale = Scale::linear(0.0, (longest / seconds).max(1e-3));
+    let Unit { name, seconds, label } = Unit::of(longest);
+    let axis = Axis { scale: Scale::linear(0.0, (longest / seconds).max(1e-3)), name, label };
     let in_unit = |plot: &Plot| {
         let mut plot = plot.clone();
         plot.curves.iter_mut().flat_map(|curve| &mut curve.points).for_each(|point| point.0 /= seconds);
         plot.bands.iter_mut().for_each(|band| (band.from, band.to) = (band.from / seconds, band.to / seconds));
         plot
     };
-    let html: String = plots.iter().map(|plot| in_unit(plot).over(&scale, label, detail.points)).collect();
+    let html: String = plots.iter().map(|plot| in_unit(plot).over(&axis, detail.points)).collect();
     if html.is_empty() { html } else { format!("<div class=\"plots\">{html}</div>\n") }
 }
 
@@ -136,13 +136,16 @@ fn numbers_table(runs: &[RunData], detail: &Detail) -> String {
     if columns.is_empty() {
         return String::new();
     }
-    table("numbers", &titles, &rows(&columns)) + &note("Mean over the time, and the lowest and the highest value.")
+    table("Numbers of the GPUs", "numbers", &titles, &rows(&columns))
+        + &note("Mean over the time, and the lowest and the highest value.")
 }
 
 /// Says in one sentence what is wrong with the samples of a run; empty if nothing is.
 fn problem(run: &RunData, is_named: bool, detail: &Detail) -> String {
     let text = match &run.machine {
-        MachineData::Absent => "There are no samples of the machine: only a run on a GPU writes them.".into(),
+        // Only a run on a GPU writes samples: nothing is missing of another run.
+        MachineData::Absent if !is_on_gpu(run) => return String::new(),
+        MachineData::Absent => "There are no samples of the machine.".into(),
         MachineData::Unreadable(why) => {
             format!("The samples of the machine cannot be read: {}.", clipped(why, detail.text))
         }
@@ -159,6 +162,11 @@ fn problem(run: &RunData, is_named: bool, detail: &Detail) -> String {
         },
     };
     note(&format!("{}{text}", named(run, is_named, detail)))
+}
+
+/// Returns whether the plan of the run names a GPU.
+fn is_on_gpu(run: &RunData) -> bool {
+    run.report.setup.device.as_ref().is_some_and(|device| !device.contains("CPU"))
 }
 
 fn named(run: &RunData, is_named: bool, detail: &Detail) -> String {

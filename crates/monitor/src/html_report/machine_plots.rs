@@ -1,8 +1,8 @@
 //! The plots of a run's machine: one number of GPU or host, or several on one scale.
 
-use super::curves::label;
+use super::curves::{label, unit_of};
 use super::machine_text;
-use super::plot::{Band, Curve, Line, Plot};
+use super::plot::{Band, BandKind, Curve, Line, Plot, ink};
 use super::run_data::RunData;
 use crate::sample::{GpuTrace, Numbers, SampleTrace, Stretch};
 
@@ -18,8 +18,6 @@ const ROOM: f64 = 1.35;
 const COLUMNS_MIN: usize = 5;
 /// Part of the width of a plot below which two throttled stretches are drawn as one.
 const JOINED: f64 = 1.0 / 300.0;
-const MIB: f64 = 1_048_576.0;
-const GIB: f64 = 1024.0 * MIB;
 
 /// Curve of a plot: its label, the name of its number, its color and its line.
 type Wanted = (&'static str, &'static str, usize, Line);
@@ -37,27 +35,21 @@ struct Layout {
 const PERCENT: Layout =
     Layout { title: "", unit: "%", factor: 100.0, holds: Some(100.0), from_zero: true, curves: &[] };
 
-/// Plots of each GPU.
-const GPU: [Layout; 5] = [
-    Layout {
-        title: "Utilization",
-        curves: &[
-            ("a kernel ran", "utilization", 0, Line::Bold),
-            ("SM active", "sm_active", 1, Line::Bold),
-            ("tensor cores active", "tensor_active", 2, Line::Bold),
-            ("DRAM active", "dram_active", 3, Line::Bold),
-        ],
-        ..PERCENT
-    },
+/// Plots of each GPU. Each kind of utilization has a plot of its own, so that one color is enough.
+const GPU: [Layout; 8] = [
+    Layout { title: "A kernel ran", curves: &[("", "utilization", ink::RUN, Line::Bold)], ..PERCENT },
+    Layout { title: "SM active", curves: &[("", "sm_active", ink::RUN, Line::Bold)], ..PERCENT },
+    Layout { title: "Tensor cores active", curves: &[("", "tensor_active", ink::RUN, Line::Bold)], ..PERCENT },
+    Layout { title: "DRAM active", curves: &[("", "dram_active", ink::RUN, Line::Bold)], ..PERCENT },
     Layout {
         title: "GPU memory",
         unit: "",
         factor: 1.0,
         holds: None,
         curves: &[
-            ("in use", "memory_used", 0, Line::Bold),
-            ("the run's process", "memory_own", 1, Line::Bold),
-            ("other processes", "memory_others", 2, Line::Bold),
+            ("in use", "memory_used", ink::WHOLE, Line::Bold),
+            ("the run's process", "memory_own", ink::RUN, Line::Bold),
+            ("other processes", "memory_others", ink::OTHERS, Line::Bold),
         ],
         ..PERCENT
     },
@@ -66,7 +58,7 @@ const GPU: [Layout; 5] = [
         unit: "W",
         factor: 1.0,
         holds: None,
-        curves: &[("drawn", "power", 0, Line::Bold), ("limit", "power_limit", 3, Line::Limit)],
+        curves: &[("drawn", "power", ink::RUN, Line::Bold), ("limit", "power_limit", ink::LIMIT, Line::Limit)],
         ..PERCENT
     },
     Layout {
@@ -75,14 +67,17 @@ const GPU: [Layout; 5] = [
         factor: 1.0,
         holds: None,
         from_zero: false,
-        curves: &[("", "temperature", 0, Line::Bold)],
+        curves: &[("", "temperature", ink::RUN, Line::Bold)],
     },
     Layout {
         title: "Clock",
         unit: "MHz",
         factor: 1.0,
         holds: None,
-        curves: &[("of the multiprocessors", "sm_clock", 0, Line::Bold), ("highest", "sm_clock_max", 3, Line::Limit)],
+        curves: &[
+            ("of the multiprocessors", "sm_clock", ink::RUN, Line::Bold),
+            ("highest", "sm_clock_max", ink::LIMIT, Line::Limit),
+        ],
         ..PERCENT
     },
 ];
@@ -95,9 +90,9 @@ const HOST: [Layout; 2] = [
         factor: 1.0,
         holds: None,
         curves: &[
-            ("the run's process", "own_cpus", 1, Line::Bold),
-            ("other processes", "other_cpus", 2, Line::Bold),
-            ("usable", "cpus", 3, Line::Limit),
+            ("the run's process", "own_cpus", ink::RUN, Line::Bold),
+            ("other processes", "other_cpus", ink::OTHERS, Line::Bold),
+            ("usable", "cpus", ink::LIMIT, Line::Limit),
         ],
         ..PERCENT
     },
@@ -107,9 +102,9 @@ const HOST: [Layout; 2] = [
         factor: 1.0,
         holds: None,
         curves: &[
-            ("in use", "memory_used", 0, Line::Bold),
-            ("the run's process", "own_memory", 1, Line::Bold),
-            ("usable", "memory_total", 3, Line::Limit),
+            ("in use", "memory_used", ink::WHOLE, Line::Bold),
+            ("the run's process", "own_memory", ink::RUN, Line::Bold),
+            ("usable", "memory_total", ink::LIMIT, Line::Limit),
         ],
         ..PERCENT
     },
@@ -133,12 +128,12 @@ const COMPARED: [(&str, &str); 9] = [
 
 /// Makes the plots of one GPU of a run.
 pub(super) fn gpu_plots(run: &RunData, trace: &SampleTrace, gpu: &GpuTrace) -> Vec<Plot> {
-    let bands = bands(gpu, trace.seconds, None, 0);
+    let bands = bands(gpu, trace.seconds, BandKind::Throttled);
     let plot = |layout: &Layout| {
         let mut plot = single(trace, &gpu.numbers, layout);
         if layout.title == "GPU memory" && !plot.curves.is_empty() {
             let size = size_of(&plot);
-            plot.curves.extend(run.planned_peak.map(|peak| limit("planned", 3, peak.0 as f64, trace.seconds)));
+            plot.curves.extend(run.planned_peak.map(|peak| limit("planned", ink::LIMIT, peak.0 as f64, trace.seconds)));
             plot = in_unit(plot, size.max(run.planned_peak.map_or(0.0, |peak| peak.0 as f64)));
         }
         Plot { bands: bands.clone(), ..plot }
@@ -164,7 +159,8 @@ pub(super) fn compared_plots(runs: &[RunData]) -> Vec<Plot> {
     let (rows, columns) = (traces.len(), columns_of(n_gpus.max(1)).min(MEANS_MAX));
     let mut all_bands = Vec::new();
     for (row, (color, _, trace)) in traces.iter().enumerate() {
-        all_bands.extend(trace.gpus.iter().flat_map(|gpu| bands(gpu, trace.seconds, Some((row, rows)), *color)));
+        let kind = BandKind::ThrottledRow { row, rows, color: *color };
+        all_bands.extend(trace.gpus.iter().flat_map(|gpu| bands(gpu, trace.seconds, kind)));
     }
     let gpu_plot = |(title, name): &(&str, &str)| {
         let layout = GPU.iter().find(|layout| layout.curves.iter().any(|curve| curve.1 == *name)).unwrap_or(&PERCENT);
@@ -232,7 +228,7 @@ fn single(trace: &SampleTrace, numbers: &Numbers, layout: &Layout) -> Plot {
     }
     let holds = if curves.is_empty() { None } else { layout.holds };
     let (title, unit, from_zero) = (layout.title.into(), layout.unit.into(), layout.from_zero);
-    Plot { title, unit, curves, from_zero, holds, ..Plot::default() }
+    Plot { title, unit, curves, from_zero, holds, is_small: true, ..Plot::default() }
 }
 
 /// Returns the number of columns of each of `count` curves of a plot.
@@ -261,18 +257,17 @@ fn size_of(plot: &Plot) -> f64 {
 
 /// Converts a plot of bytes to a unit that suits `size`.
 fn in_unit(mut plot: Plot, size: f64) -> Plot {
-    let (unit, divisor) = if size >= GIB { ("GiB", GIB) } else { ("MiB", MIB) };
+    let (unit, divisor) = unit_of(size);
     plot.curves.iter_mut().flat_map(|curve| &mut curve.points).for_each(|point| point.1 /= divisor);
     Plot { unit: unit.into(), ..plot }
 }
 
 /// Makes the bands of the throttled stretches of a GPU.
-fn bands(gpu: &GpuTrace, seconds: f64, row: Option<(usize, usize)>, color: usize) -> Vec<Band> {
+fn bands(gpu: &GpuTrace, seconds: f64, kind: BandKind) -> Vec<Band> {
     let band = |stretch: Stretch| Band {
         from: stretch.from,
         to: stretch.to,
-        row,
-        color,
+        kind,
         title: machine_text::stretch(gpu, &stretch),
     };
     gpu.throttling.joined(seconds * JOINED).into_iter().map(band).collect()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -36,6 +36,55 @@ pub(super) struct MediaFile {
     pub(super) is_sound: bool,
     /// Address that holds the whole file.
     pub(super) uri: String,
+}
+
+/// Recordings of utterances, by the name of the utterance, as addresses that hold the whole file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recordings(BTreeMap<String, String>);
+
+impl Recordings {
+    /// Reads the recordings of the utterances `names` from the corpus that `config` names, where the names are paths and
+    /// the files are small. `config` has its values by full key.
+    pub(super) fn read<'a>(config: &BTreeMap<String, String>, names: impl Iterator<Item = &'a str>) -> Self {
+        let Some(root) = root(config) else { return Self::default() };
+        let found = |name: &str| {
+            let path = Path::new(name);
+            // A name from a file must not reach out of the corpus.
+            if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+                return None;
+            }
+            let kind = recording_kind(path)?;
+            Some((name.to_string(), uri(kind, &root.join(path))?))
+        };
+        Self(names.filter_map(found).collect())
+    }
+
+    /// Returns the recording of an utterance.
+    pub(super) fn of(&self, name: &str) -> Option<MediaFile> {
+        let uri = self.0.get(name)?.clone();
+        Some(MediaFile { name: name.into(), is_sound: true, uri })
+    }
+}
+
+/// Returns the folder that the paths of a corpus start from.
+fn root(config: &BTreeMap<String, String>) -> Option<PathBuf> {
+    if let Some(root) = config.get("data.audio_root") {
+        return Some(root.into());
+    }
+    let manifest = Path::new(config.get("data.manifest")?);
+    if manifest.is_dir() { Some(manifest.into()) } else { Some(manifest.parent()?.into()) }
+}
+
+/// Returns the media type of a recording; `None` for a file that browsers do not play.
+fn recording_kind(path: &Path) -> Option<&'static str> {
+    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "wav" => Some("audio/wav"),
+        "ogg" | "oga" | "opus" => Some("audio/ogg"),
+        "flac" => Some("audio/flac"),
+        "mp3" => Some("audio/mpeg"),
+        "m4a" => Some("audio/mp4"),
+        _ => None,
+    }
 }
 
 /// Reads the sounds and pictures of the newest step in `folder`, which the program names `step-000120-1.wav` and
@@ -95,12 +144,16 @@ fn kind(path: &Path) -> Option<&'static str> {
 
 fn read_file(path: &Path) -> Option<MediaFile> {
     let kind = kind(path)?;
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    Some(MediaFile { name, is_sound: kind.starts_with("audio"), uri: uri(kind, path)? })
+}
+
+/// Reads a small file as an address that holds all of it.
+fn uri(kind: &str, path: &Path) -> Option<String> {
     if !fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= FILE_BYTES_MAX) {
         return None;
     }
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    let name = path.file_name()?.to_string_lossy().into_owned();
-    let uri = format!("data:{kind};base64,{}", BASE64_STANDARD.encode(bytes));
-    Some(MediaFile { name, is_sound: kind.starts_with("audio"), uri })
+    Some(format!("data:{kind};base64,{}", BASE64_STANDARD.encode(bytes)))
 }

@@ -6,6 +6,7 @@
 
 mod curves;
 mod detail;
+mod evaluation;
 mod events;
 mod examples;
 mod html;
@@ -14,8 +15,10 @@ mod machine;
 mod machine_plots;
 mod machine_text;
 mod media;
+mod memory;
 mod notice;
 mod numbers;
+mod plan;
 mod plot;
 mod run_data;
 mod scale;
@@ -29,7 +32,8 @@ mod word_diff;
 pub use run_data::RunData;
 
 use detail::Detail;
-use html::{clipped, note, section};
+use examples::Room;
+use html::{clipped, escaped, folded, note, number, section};
 use numbers::{NUMBERS_VERSION, PageNumbers, RunNumbers};
 use plot::Plot;
 
@@ -87,7 +91,7 @@ fn page(all: &[RunData], detail: &Detail) -> String {
     let numbers: Vec<RunNumbers> = runs.iter().map(|run| RunNumbers::new(run, detail.bars)).collect();
     let names: Vec<String> = runs.iter().map(|run| clipped(&run.report.name, detail.text.min(80))).collect();
     let title = if names.is_empty() { "no runs".into() } else { names.join(", ") };
-    let mut body = format!("<header><h1>{title}</h1>\n{}", verdict::verdicts(runs, &numbers, detail));
+    let mut body = format!("<header>\n{}", verdict::verdicts(runs, &numbers, detail));
     if all.len() > runs.len() {
         body += &note(&format!("Runs that do not fit on this page: {}.", all.len() - runs.len()));
     }
@@ -96,18 +100,8 @@ fn page(all: &[RunData], detail: &Detail) -> String {
         [run] => verdict::tiles(run, &numbers[0]),
         _ => verdict::key_numbers(runs, &numbers, detail),
     };
-    body += "</header>\n<main>\n";
-    if !runs.is_empty() {
-        let time = ledger::ledger(runs, &numbers, detail) + &ledger::totals(runs, &numbers, detail);
-        body += &section("time", "Where the time went", &time);
-        body += &section("learning", "Learning", &plots(runs, &curves::learning(runs), detail));
-        body += &section("machine", "Speed and memory", &plots(runs, &curves::machine(runs), detail));
-        body += &section("gpu", "The GPU during the run", &machine::machine(runs, detail));
-        body += &events::events(runs, detail);
-        body += &examples::examples(runs, detail);
-        body += &setup::configuration(runs, detail);
-        body += &setup::setup(runs, detail);
-    }
+    let sections = if runs.is_empty() { String::new() } else { sections(runs, &numbers, detail) };
+    body += &format!("{}</header>\n<main>\n{sections}", contents(&sections));
     let runs_left_out = all.len() - runs.len();
     let data = PageNumbers { schema_version: NUMBERS_VERSION, runs: numbers, runs_left_out }.to_json();
     format!(
@@ -123,6 +117,44 @@ fn page(all: &[RunData], detail: &Detail) -> String {
     )
 }
 
+/// Makes the sections in the order in which a reader asks: what the model does, how it learned, what it took, on what.
+fn sections(runs: &[RunData], numbers: &[RunNumbers], detail: &Detail) -> String {
+    let mut room = Room::of(detail);
+    let mut body = examples::examples(runs, detail, &mut room);
+    body += &evaluation::errors(runs, detail, &mut room);
+    let [learning, closer] = curves::learning(runs);
+    let closer = folded_plots("Learning rate, gradient and terms of the loss", runs, &closer, detail);
+    let mut drawn = plots(runs, &learning, detail);
+    if drawn.is_empty() {
+        drawn = note("No curve yet: a curve takes two steps with a finite loss.");
+    }
+    body += &section("learning", "Learning", &(drawn + &note(&curves::without_loss(runs)) + &closer));
+    let time = ledger::ledger(runs, numbers, detail) + &ledger::totals(runs, numbers, detail);
+    let batches =
+        folded_plots("Batches: padding, audio, utterances, micro-batches", runs, &curves::batches(runs), detail);
+    let speed = plots(runs, &[curves::speed(runs)], detail);
+    body += &section("time", "Where the time went", &(time + &speed + &batches));
+    let memory = match runs {
+        [run] => memory::memory(run, &numbers[0], detail),
+        _ => plots(runs, &[curves::memory(runs)], detail),
+    };
+    body += &section("memory", "Memory", &memory);
+    body += &section("gpu", "The GPU during the run", &machine::machine(runs, detail));
+    body += &events::events(runs, detail);
+    body += &setup::configuration(runs, detail);
+    body + &setup::setup(runs, detail)
+}
+
+/// Makes the links to the sections.
+fn contents(sections: &str) -> String {
+    let link = |part: &str| {
+        let (id, rest) = part.split_once("\">\n<h2>")?;
+        Some(format!("<a href=\"#{id}\">{}</a> ", rest.split_once("</h2>")?.0))
+    };
+    let links: String = sections.split("<section id=\"").skip(1).filter_map(link).collect();
+    if links.is_empty() { links } else { format!("<nav aria-label=\"Sections\">{links}</nav>\n") }
+}
+
 /// Pattern of the time without a known owner.
 const HATCH: &str = "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" \
                      width=\"24\" height=\"24\" patternUnits=\"userSpaceOnUse\"><rect class=\"hatch-back\" \
@@ -132,9 +164,22 @@ const HATCH: &str = "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"
 fn plots(runs: &[RunData], plots: &[Plot], detail: &Detail) -> String {
     // One range of steps for all plots: what happens at one place in two of them happened at the same time.
     let last_step = runs.iter().map(|run| run.report.history.steps).max().unwrap_or(0) as f64;
-    let drawn: String = plots.iter().map(|plot| plot.to_html(last_step, detail.points)).collect();
-    match drawn.is_empty() {
-        true => drawn,
-        false => format!("<div class=\"plots\">{drawn}</div>\n{}", note("The curves are over the steps of a run.")),
+    let (mut drawn, mut constant) = (String::new(), Vec::new());
+    for plot in plots {
+        match plot.constant() {
+            Some(value) if plot.curves.iter().any(|curve| curve.points.len() > 1) => {
+                let unit = if plot.unit.is_empty() { String::new() } else { format!(" {}", escaped(&plot.unit)) };
+                constant.push(format!("{}: always {}{unit}.", escaped(&plot.title), number(value)));
+            }
+            _ => drawn += &plot.to_html(last_step, detail.points),
+        }
     }
+    let drawn = if drawn.is_empty() { drawn } else { format!("<div class=\"plots\">{drawn}</div>\n") };
+    drawn + &note(&constant.join(" "))
+}
+
+/// Draws plots for a closer look, which a reader unfolds.
+fn folded_plots(title: &str, runs: &[RunData], all: &[Plot], detail: &Detail) -> String {
+    let body = plots(runs, all, detail);
+    if body.is_empty() { body } else { folded(title, &body) }
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use plimsoll_core::{Bytes, Event, MicroBatch, PoolMemory, Record, StepEvent, TimeOwner, TimeShares};
 use serde::Serialize;
-use toml::{Table, Value};
 
-use super::media::{Media, read_media};
+use super::evaluation::Evaluation;
+use super::media::{Media, Recordings, read_media};
 use super::notice::Notices;
+use super::plan::PlanFile;
 use crate::sample::SampleTrace;
 use crate::{RecordError, RunReport, RunSamples, Summary};
 
@@ -34,13 +35,15 @@ pub struct RunData {
     /// Number of lines of the record that are no records.
     pub(super) damaged: u64,
     pub(super) planned_peak: Option<Bytes>,
-    pub(super) budget: Option<Bytes>,
     /// Memory pools of the GPU at the end.
     pub(super) pools: Option<PoolMemory>,
-    /// Facts of the plan for the table of the setup.
-    pub(super) plan_facts: Vec<(&'static str, String)>,
+    pub(super) plan: PlanFile,
     pub(super) summary: Option<Summary>,
+    /// Evaluation of a recognizer, if the folder holds one.
+    pub(super) evaluation: Option<Evaluation>,
     pub(super) media: Media,
+    /// Recordings of the utterances that the page shows.
+    pub(super) recordings: Recordings,
     pub(super) machine: MachineData,
 }
 
@@ -96,7 +99,12 @@ impl RunData {
     pub fn read(folder: &Path) -> Option<Self> {
         let report = RunReport::read(folder, RunReport::quiet_since())?;
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        let plan: Table = toml::from_str(&text("plan.toml")).unwrap_or_default();
+        let plan = PlanFile::read(folder);
+        let summary: Option<Summary> = serde_json::from_str(&text("summary.json")).ok();
+        let evaluation = Evaluation::read(folder);
+        let examples = summary.iter().flat_map(|summary| &summary.examples).map(|example| &*example.name);
+        let worst = evaluation.iter().flat_map(|evaluation| &evaluation.worst).map(|worst| &*worst.name);
+        let recordings = Recordings::read(&report.setup.config, examples.chain(worst));
         let mut data = Self {
             report,
             steps: Vec::new(),
@@ -105,11 +113,12 @@ impl RunData {
             notices: Notices::default(),
             repeated: 0,
             damaged: 0,
-            planned_peak: planned_peak(&plan),
-            budget: bytes(&plan, &["memory", "budget"]),
+            planned_peak: plan.peak(),
             pools: None,
-            plan_facts: plan_facts(&plan),
-            summary: serde_json::from_str(&text("summary.json")).ok(),
+            plan,
+            summary,
+            evaluation,
+            recordings,
             media: read_media(&folder.join("samples")),
             machine: MachineData::read(&folder.join(RunSamples::FILE)),
         };
@@ -223,39 +232,4 @@ fn untimed_span(step: &StepFacts) -> TimeSpan {
     times.add(TimeOwner::Data, step.wait_seconds);
     times.add(TimeOwner::Unknown, step.step_seconds);
     TimeSpan { step: step.step, times }
-}
-
-fn value<'a>(plan: &'a Table, path: &[&str]) -> Option<&'a Value> {
-    let (last, tables) = path.split_last()?;
-    tables.iter().try_fold(plan, |table, name| table.get(*name)?.as_table())?.get(*last)
-}
-
-fn bytes(plan: &Table, path: &[&str]) -> Option<Bytes> {
-    value(plan, path)?.as_integer().and_then(|bytes| u64::try_from(bytes).ok()).map(Bytes)
-}
-
-/// Returns the planned peak of the run: that of all replicas that share the memory, and that of the process around them.
-fn planned_peak(plan: &Table) -> Option<Bytes> {
-    let peak = bytes(plan, &["memory", "plan", "peak"])?;
-    let sharing = bytes(plan, &["memory", "sharing"]).unwrap_or(Bytes(1));
-    let around = bytes(plan, &["memory", "around"]).unwrap_or_default();
-    Some(Bytes(peak.0.saturating_mul(sharing.0).saturating_add(around.0)))
-}
-
-fn plan_facts(plan: &Table) -> Vec<(&'static str, String)> {
-    let facts: [(&'static str, &[&str]); 11] = [
-        ("program version", &["version"]),
-        ("training utterances", &["data", "training_utterances"]),
-        ("validation utterances", &["data", "validation_utterances"]),
-        ("held out by", &["data", "held_out"]),
-        ("batches in an epoch", &["data", "batches_in_epoch"]),
-        ("padded shapes", &["data", "padded_shapes"]),
-        ("utterances in the first micro-batch", &["training", "micro_batch"]),
-        ("steps between validations", &["training", "validation_interval"]),
-        ("steps between checkpoints", &["training", "checkpoint_interval"]),
-        ("replicas", &["training", "replicas"]),
-        ("lanes", &["training", "lanes"]),
-    ];
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToString::to_string);
-    facts.into_iter().filter_map(|(name, path)| Some((name, text(value(plan, path)?)))).collect()
 }

@@ -3,7 +3,7 @@
 use plimsoll_core::Bytes;
 
 use super::detail::Detail;
-use super::html::{clipped, escaped, folded, note, section, table};
+use super::html::{clipped, escaped, folded, grouped, note, section, table};
 use super::run_data::RunData;
 use super::verdict::titles;
 use crate::{Comparison, Difference, RunReport};
@@ -25,7 +25,7 @@ pub(super) fn configuration(runs: &[RunData], detail: &Detail) -> String {
             vec![format!("<code>{}</code>", clipped(key, detail.text)), clipped(value, detail.text)]
         };
         let rows: Vec<_> = config.iter().take(detail.rows).map(row).collect();
-        let mut body = table("list", &[], &rows);
+        let mut body = table("All settings", "list", &[], &rows);
         if config.len() > rows.len() {
             body += &note(&format!("Not shown: {} more.", config.len() - rows.len()));
         }
@@ -54,7 +54,13 @@ pub(super) fn setup(runs: &[RunData], detail: &Detail) -> String {
     };
     let rows: Vec<Vec<String>> = names.iter().map(row).collect();
     let titles = if runs.len() > 1 { titles(runs, detail) } else { Vec::new() };
-    section("setup", "Machine and setup", &table("list", &titles, &rows))
+    let table = table("Setup", "list", &titles, &rows);
+    // A reader cannot change it any more: it is folded, and stands last.
+    if table.is_empty() {
+        table
+    } else {
+        section("setup", "Setup", &folded("Machine, data and plan of the run", &table))
+    }
 }
 
 fn rows_of(runs: &[RunData], differences: &[Difference], detail: &Detail) -> String {
@@ -64,7 +70,7 @@ fn rows_of(runs: &[RunData], differences: &[Difference], detail: &Detail) -> Str
         std::iter::once(name).chain(difference.values.iter().map(cell)).collect()
     };
     let rows: Vec<Vec<String>> = differences.iter().take(detail.rows).map(row).collect();
-    table("list", &titles(runs, detail), &rows)
+    table("Settings that differ", "list", &titles(runs, detail), &rows)
 }
 
 fn facts(run: &RunData) -> Vec<(&'static str, String)> {
@@ -74,7 +80,7 @@ fn facts(run: &RunData) -> Vec<(&'static str, String)> {
     let mut facts: Vec<(&'static str, String)> = [
         known("task", setup.task.clone()),
         known("device", setup.device.clone()),
-        known("parameters", setup.parameters.map(|count| count.to_string())),
+        known("parameters", setup.parameters.map(grouped)),
         known("seed", setup.seed.map(|seed| seed.to_string())),
         known("commit", setup.commit.clone()),
         known("started (UTC)", history.started.map(|time| time.to_string())),
@@ -83,13 +89,13 @@ fn facts(run: &RunData) -> Vec<(&'static str, String)> {
         known("epochs completed", Some(history.epochs.to_string())),
         known("peak memory", bytes(history.peak_bytes)),
         known("planned peak", run.planned_peak.and_then(bytes)),
-        known("memory budget", run.budget.and_then(bytes)),
+        known("memory budget", run.plan.budget().and_then(bytes)),
         known("memory pools at the end", run.pools.as_ref().map(ToString::to_string)),
     ]
     .into_iter()
     .flatten()
     .collect();
-    facts.extend(run.plan_facts.iter().cloned());
+    facts.extend(run.plan.facts());
     if let Some(summary) = &run.summary {
         let left_out: usize = summary.left_out.iter().fold(0, |sum, reason| sum.saturating_add(reason.1));
         facts.push(("held-out utterances of the scores", summary.held_out.to_string()));

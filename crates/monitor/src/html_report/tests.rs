@@ -1,5 +1,6 @@
 //! Tests of report pages: their shape, their size, and their numbers.
 
+mod looks;
 mod machine;
 
 use std::fs;
@@ -94,11 +95,12 @@ fn a_page_without_runs_or_steps_is_whole() {
 }
 
 #[test]
-fn one_step_is_drawn() {
+fn one_step_is_told_and_not_drawn() {
     let memory = PoolMemory { reserved_bytes: Bytes::mib(70), ..PoolMemory::default() };
     let (html, numbers) = page_of(&[run_of(&[Event::Step(step(1)), Event::Pools { step: 1, memory }])]);
     assert!(html.contains("memory pools at the end") && html.contains("70 MiB reserved"));
-    assert!(html.contains("<b>87\u{a0}%</b> computing") && html.contains("class=\"dot c0\""));
+    assert!(html.contains("<b>87\u{a0}%</b> computing") && html.contains("No curve yet"));
+    assert!(!html.contains("class=\"plot\"") && !html.contains("class=\"dot"));
     assert_eq!(numbers["runs"][0]["bars"].as_array().unwrap().len(), 1);
     assert_eq!(numbers["runs"][0]["planned_peak_bytes"], 2010);
 }

@@ -130,12 +130,13 @@ fn check_report(browser: &mut Browser, sums: &Sums) {
     );
     for (name, expected) in [
         ("steps", sums.steps.to_string()),
-        ("time in the ledger", Seconds(sums.total()).to_string()),
+        ("time", Seconds(sums.total()).to_string()),
         ("peak memory", Bytes(sums.peak).to_string()),
     ] {
         assert_eq!(tiles[name], expected, "{tiles}");
     }
-    let shown = browser.value("[...document.querySelectorAll('table.times tbody td')].map((part) => part.innerText)");
+    let shown =
+        browser.value("[...document.querySelectorAll('#time table.times tbody td')].map((part) => part.innerText)");
     let shown: Vec<&str> = shown.as_array().unwrap().iter().filter_map(Value::as_str).collect();
     for (owner, seconds) in &sums.times {
         let expected = Seconds(*seconds).to_string();

@@ -24,6 +24,7 @@ fn run_writes_all_files() {
         ".lock",
         "checkpoints",
         "config.toml",
+        "evaluation.json",
         "metrics.jsonl",
         "model.json",
         "plan.toml",

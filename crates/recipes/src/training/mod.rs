@@ -1,5 +1,6 @@
 //! Trains a model, from a loaded configuration to a folder with record, checkpoints and summary.
 
+mod evaluation;
 mod folder;
 pub mod pictures;
 mod planning;

@@ -15,8 +15,8 @@ use plimsoll_speech::asr::{
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_train::{InferenceRunner, Score};
 
-use super::RunContext;
 use super::task::{FinalScores, TrainingTask};
+use super::{RunContext, evaluation};
 use crate::error::{Failure, FailureExt};
 use crate::invocation::command;
 use crate::language::{CORPUS_SPELLING, TunedSearch, write_corpus_model};
@@ -113,6 +113,7 @@ impl TrainingTask for Recognition {
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure> {
         let evaluation = self.evaluate(&model, runner, run).failed()?;
+        evaluation::write(run.folder.path(), &evaluation.utterances, &run.prepared.validation).failed()?;
         let held_out = evaluation.utterances.len();
         let mut scores = evaluation.measures();
         if let Some(tuned) = self.tune(&model, runner, run)? {

@@ -126,12 +126,12 @@ fn the_numbers_of_a_page_are_those_of_the_samples() {
 #[test]
 fn a_missing_value_is_a_gap_with_its_reason() {
     let (html, _) = page_of(&[run_with((0..300).map(|second| sample(second, 1)))]);
-    let curves = |title: &str| figure(&html, title).unwrap().matches("class=\"bold c0\"").count();
+    let curves = |title: &str| figure(&html, title).unwrap().matches("class=\"bold c8\"").count();
     assert_eq!((curves("Power"), curves("Temperature"), curves("Clock")), (2, 2, 1));
     assert!(html.contains("tensor cores active: no value (not supported)"));
     assert!(html.contains("power: no value in 20 of 300 samples (the device is lost)"));
-    assert!(!figure(&html, "Utilization").unwrap().contains("tensor"));
-    assert!(figure(&html, "Clock").unwrap().contains("class=\"band c0\""));
+    assert!(figure(&html, "A kernel ran").is_some() && figure(&html, "Tensor cores active").is_none());
+    assert!(figure(&html, "Clock").unwrap().contains("class=\"band throttled\""));
     assert!(html.contains("from 2m16s on, for 1s: heat"));
 }
 
@@ -193,7 +193,12 @@ fn samples_that_cannot_be_read_are_one_sentence() {
         assert!(section.contains(part), "{section}");
         (section.matches("<p").count(), numbers["runs"][0]["machine"].clone())
     };
-    assert_eq!(check("There are no samples of the machine"), (1, Value::Null));
+    // Only a run on a GPU has samples.
+    let (html, numbers) = page_of(&[RunData::read(folder.path()).unwrap()]);
+    assert!(!html.contains("id=\"gpu\"") && numbers["runs"][0]["machine"].is_null());
+    let mut run = RunData::read(folder.path()).unwrap();
+    run.report.setup.device = Some("CUDA device 0".into());
+    assert!(page_of(&[run]).0.contains("There are no samples of the machine."));
     fs::write(&path, "").unwrap();
     assert_eq!(check("holds no sample"), (1, Value::Null));
     for bytes in ["no recording\n".as_bytes(), b"\0\0\0\0", b"{\"time\":1}\n", b"[]"] {
@@ -235,7 +240,7 @@ fn long_runs_with_many_gpus_fit_and_keep_a_short_throttle() {
     let (html, numbers) = page_of(&[long(10)]);
     assert!(html.contains("GPUs that are not on this page: 2."));
     let gpus = numbers["runs"][0]["machine"]["gpus"].as_array().unwrap();
-    assert_eq!((gpus.len(), html.matches("class=\"band c0\"").count()), (10, 8 * 5));
+    assert_eq!((gpus.len(), html.matches("class=\"band throttled\"").count()), (10, 8 * 5));
     // The clock fell for one sample of 2500.
     let clock = figure(&html, "Clock").unwrap();
     assert!(clock.contains("for 1s: heat"));
@@ -254,7 +259,7 @@ fn long_runs_with_many_gpus_fit_and_keep_a_short_throttle() {
             "b: GPU 1. Missing: SM active: no value (not read); tensor cores active: no value (not supported)"
         )
     );
-    assert!(html.contains(": There are no samples of the machine") && html.contains("Dashed: the planned peak."));
+    assert!(html.contains("Dashed: the planned peak."));
 }
 
 proptest! {
