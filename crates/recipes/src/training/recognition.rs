@@ -24,11 +24,13 @@ use crate::language::{CORPUS_SPELLING, TunedSearch, write_corpus_model};
 /// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {
     config: RecognizerConfig,
+    /// Number of tokens of the tokenizer; the vocabulary of the model can be wider.
+    tokens: usize,
 }
 
 impl Recognition {
-    pub(super) fn new(config: RecognizerConfig) -> Self {
-        Self { config }
+    pub(super) fn new(config: RecognizerConfig, tokens: usize) -> Self {
+        Self { config, tokens }
     }
 
     /// Returns the metadata of the model, for the model's folder.
@@ -85,7 +87,7 @@ impl TrainingTask for Recognition {
     type Model = Recognizer;
 
     fn model(&self, device: &Device, key: Key) -> Recognizer {
-        self.config.init(device, key)
+        self.config.init(device, key).with_outputs(self.tokens)
     }
 
     fn write_metadata(&self, run: &RunContext<'_>) -> Result<(), Failure> {

@@ -28,6 +28,8 @@ pub struct Decoder {
     first_block: usize,
     smoothing: f64,
     dropout: f64,
+    /// Number of tokens that a search may output, from the first one on.
+    outputs: usize,
 }
 
 /// Output of a recognizer's encoder for a batch.
@@ -58,7 +60,13 @@ impl Decoder {
             first_block: config.layers,
             smoothing: decoder.label_smoothing,
             dropout: config.dropout,
+            outputs: v,
         })
+    }
+
+    /// Lets a search output the first `count` tokens only.
+    pub(super) fn with_outputs(self, count: usize) -> Self {
+        Self { outputs: count, ..self }
     }
 
     /// Computes the logits of the next token at every position of `texts`, `[utterances, positions, vocabulary]`.
@@ -150,7 +158,8 @@ impl NextToken for IncrementalDecoder<'_> {
         let x = self.decoder.embed(tokens.to_vec(), 1, first, &self.device);
         let blocks = self.decoder.blocks.iter().zip(&mut self.caches);
         let x = blocks.fold(x, |x, (block, cache)| block.extend(x, cache, &pass));
-        let log_probs = log_softmax(self.decoder.logits(x, &pass), 2);
+        let logits = self.decoder.logits(x, &pass).narrow(2, 0, self.decoder.outputs);
+        let log_probs = log_softmax(logits, 2);
         let [_, _, v] = log_probs.dims();
         let values: Vec<f32> = log_probs.into_data().try_into_vec().expect("log-probabilities are in fp32");
         values.chunks_exact(v).map(<[f32]>::to_vec).collect()

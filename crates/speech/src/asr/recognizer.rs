@@ -34,6 +34,9 @@ pub struct Recognizer {
     decoder: Option<Decoder>,
     #[module(skip)]
     config: RecognizerConfig,
+    /// Number of tokens that a search may output, from the first one on.
+    #[module(skip)]
+    outputs: usize,
 }
 
 impl RecognizerConfig {
@@ -70,6 +73,7 @@ impl RecognizerConfig {
             output: LinearConfig::new(d_model, self.vocabulary).init(device),
             decoder: Decoder::init(self, device),
             config: *self,
+            outputs: self.vocabulary,
         }
     }
 }
@@ -78,6 +82,20 @@ impl Recognizer {
     /// Returns the configuration that the recognizer was built from.
     pub fn config(&self) -> &RecognizerConfig {
         &self.config
+    }
+
+    /// Lets every search output the first `count` tokens only, which are those of the tokenizer: a vocabulary can be wider
+    /// than its texts need. At least one and at most all are kept. Losses do not change.
+    #[must_use]
+    pub fn with_outputs(mut self, count: usize) -> Self {
+        self.outputs = count.clamp(1, self.config.vocabulary);
+        self.decoder = self.decoder.map(|decoder| decoder.with_outputs(self.outputs));
+        self
+    }
+
+    /// Returns the number of tokens that each frame scores in a search, including the blank.
+    pub fn outputs(&self) -> usize {
+        self.outputs
     }
 
     /// Returns the attention decoder; `None` if the recognizer has CTC only.
@@ -137,15 +155,20 @@ impl Recognizer {
         let lengths = Lengths::new(frame_lengths.to_vec(), features.dims()[1]);
         let pass = Pass::inference();
         let (encoded, _) = self.encode(features, &lengths, &pass);
-        let logits = self.ctc_logits(&encoded, &pass);
+        let logits = self.output_logits(self.ctc_logits(&encoded, &pass));
         self.decode(&encoded, logits, search)
+    }
+
+    /// Takes the logits of the tokens that a search may output.
+    fn output_logits(&self, logits: Tensor<3>) -> Tensor<3> {
+        if self.outputs == self.config.vocabulary { logits } else { logits.narrow(2, 0, self.outputs) }
     }
 
     /// Encodes one utterance, whose features are `[1, frames, mel bands]`, and computes its CTC scores.
     pub(super) fn score_one(&self, features: Tensor<3>) -> (EncodedAudio, CtcScores) {
         let frames = features.dims()[1];
         let (encoded, _) = self.encode(features, &Lengths::new(vec![frames as u32], frames), &Pass::inference());
-        let logits = self.ctc_logits(&encoded, &Pass::inference());
+        let logits = self.output_logits(self.ctc_logits(&encoded, &Pass::inference()));
         let length = encoded.lengths.each()[0] as usize;
         let [_, _, v] = logits.dims();
         let values: Vec<f32> = logits.narrow(1, 0, length).into_data().try_into_vec().expect("logits are in fp32");
@@ -163,14 +186,14 @@ impl Recognizer {
     }
 
     /// Computes the part of [`recognize_with_loss`](Self::recognize_with_loss) that runs on the device: encoder output,
-    /// CTC logits, loss.
+    /// CTC logits of the tokens that a search may output, loss.
     pub(crate) fn encode_with_loss(&self, batch: &TensorBatch) -> (EncodedAudio, Tensor<3>, StepLoss) {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let pass = Pass::inference();
         let (encoded, cut) = self.encode(batch.features.clone(), &lengths, &pass);
         let logits = self.ctc_logits(&encoded, &pass);
         let loss = self.combined_loss((&encoded, cut), logits.clone(), batch, &pass);
-        (encoded, logits, loss)
+        (encoded, self.output_logits(logits), loss)
     }
 
     /// Computes the CTC scores of each utterance of `batch`.
@@ -178,7 +201,7 @@ impl Recognizer {
         let lengths = Lengths::new(batch.frame_lengths.clone(), batch.features.dims()[1]);
         let pass = Pass::inference();
         let (encoded, _) = self.encode(batch.features.clone(), &lengths, &pass);
-        scores_of_each(&self.ctc_logits(&encoded, &pass), &encoded.lengths)
+        scores_of_each(&self.output_logits(self.ctc_logits(&encoded, &pass)), &encoded.lengths)
     }
 
     /// Searches the best tokens of each encoded utterance; `logits` are its CTC logits.

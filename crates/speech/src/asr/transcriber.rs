@@ -63,6 +63,7 @@ impl Transcriber {
         let device = model.devices().into_iter().next().expect("a model has parameters");
         let log_mel = LogMel::new(&metadata.features)?;
         let tokenizer = metadata.tokenizer.clone();
+        let model = model.with_outputs(tokenizer.size());
         let texts = tokenizer.token_texts().iter().map(|text| text.replace('▁', " ")).collect();
         let longest = metadata.longest;
         Ok(Self { model, log_mel, tokenizer, texts, device, warnings: Vec::new(), longest })
@@ -109,7 +110,7 @@ impl Transcriber {
 
     /// Returns the number of tokens that each frame scores, including the blank.
     pub(super) fn vocabulary(&self) -> usize {
-        self.model.config().vocabulary
+        self.model.outputs()
     }
 
     /// Returns the tokenizer of the model.
