@@ -49,6 +49,9 @@ pub struct RunOptions {
     /// Largest number of utterances that validation computes at once, as planned. A validation that runs out of memory
     /// lowers the number.
     pub validation_batch: usize,
+    /// Largest share of a run that a limit of time ends which the warm-up of its learning rate may take, from 0 to 1. It
+    /// holds as soon as the run knows how many steps it has time for. 1 leaves the warm-up as the schedule has it.
+    pub warmup_share: f64,
     /// Return of unused memory to the driver of a GPU. `None`: never between steps that fit.
     pub cleanup: Option<Cleanup>,
 }
@@ -89,6 +92,7 @@ impl RunOptions {
             plateau: None,
             planned,
             validation_batch: usize::MAX,
+            warmup_share: 1.0,
             cleanup: None,
         }
     }

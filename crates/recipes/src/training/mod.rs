@@ -125,7 +125,10 @@ impl RunContext<'_> {
     /// If the run cannot continue: a device error, a full disk, data that changed since the run began.
     pub fn train(&self, stop: &AtomicBool, display: &mut dyn RunDisplay) -> Result<TrainingOutcome, Failure> {
         match &self.plan.model {
-            ModelPlan::Recognizer(config) => self.train_task(&Recognition::new(*config), stop, display),
+            ModelPlan::Recognizer(config) => {
+                let task = Recognition::new(*config, self.prepared.tokenizer.size());
+                self.train_task(&task, stop, display)
+            }
             ModelPlan::Synthesizer(config) => self.train_task(&Synthesis::new(*config), stop, display),
             ModelPlan::Parallel(config) => self.train_task(&Synthesis::new(*config), stop, display),
             ModelPlan::Vocoder(config) => self.train_task(&Vocoding::new(config.clone()), stop, display),
@@ -364,6 +367,7 @@ impl RunContext<'_> {
             failures_max: FAILURES_MAX,
             plateau: training.plateau,
             validation_batch: self.plan.validation_batch(),
+            warmup_share: self.plan.config.training.warmup_share.unwrap_or(1.0),
             cleanup: self.cleanup(),
             planned: self
                 .plan

@@ -9,6 +9,11 @@ const MEASURED_AT: [f64; 7] = [0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9];
 /// Steps at the begin of a run, or of a part of it, that tell nothing: a device compiles kernels and caches fill.
 const WARM_UP: u64 = 2;
 
+/// Returns the steps of a warm-up of `most` steps that takes at most `share` of a run of `total` steps.
+pub(super) fn warm_up(most: u64, share: f64, total: u64) -> u64 {
+    most.min((total as f64 * share) as u64)
+}
+
 /// Measures how many steps a limit of time allows.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -69,16 +74,19 @@ mod tests {
             let (steps, drift) = (between("steps", 60.0, 3000.0) as u64, between("drift", 0.7, 1.4));
             let resumed = between("resumed", 0.0, 200.0) as u64;
             let limit = Duration::from_secs_f64(first + each * steps as f64);
-            let mut schedule = Schedule { shape: Shape::Cosine, peak: 1.0, last: 0.0, warmup: 10, total: u64::MAX };
+            let mut schedule = Schedule { shape: Shape::Cosine, peak: 1.0, last: 0.0, warmup: 300, total: u64::MAX };
             let mut state = RunState::default();
             let mut pace = Pace::new(limit, &state);
-            let mut rate = 1.0;
+            let (mut rate, mut warm) = (1.0, None);
             while state.train_seconds < limit.as_secs_f64() && state.timed_steps.is_none_or(|total| state.step < total)
             {
                 if state.step == resumed {
                     pace = Pace::new(limit, &state);
                 }
                 rate = schedule.rate(state.step + 1);
+                if rate > 0.99 {
+                    warm.get_or_insert(state.step);
+                }
                 // The second half of the run is slower or faster.
                 let slow = if state.step > steps / 2 { drift } else { 1.0 };
                 state.train_seconds += if state.step == 0 { first } else { each * slow };
@@ -86,9 +94,12 @@ mod tests {
                 if pace.is_due(&state) {
                     state.timed_steps = Some(pace.steps(&state));
                     schedule.total = pace.steps(&state);
+                    schedule.warmup = warm_up(300, 0.1, schedule.total);
                 }
             }
             assert!(rate < 0.05, "seed {seed}: {rate}");
+            // A short run is warm after a tenth of its time, or when it first knows its length.
+            assert!(warm.is_some_and(|step| step <= steps / 5 + 5), "seed {seed}: warm at {warm:?} of {steps}");
             let used = state.train_seconds / limit.as_secs_f64();
             assert!((0.93..1.1).contains(&used), "seed {seed}: {used} of the time");
         }

@@ -9,7 +9,7 @@ use plimsoll_core::{
 };
 use plimsoll_tape::Task;
 
-use super::pace::Pace;
+use super::pace::{Pace, warm_up};
 use super::skipped::SkippedBatches;
 use super::{Ending, RunOptions, Score, TrainError, Validate};
 use crate::attempt::attempt;
@@ -45,6 +45,8 @@ pub(super) struct TrainingLoop<'a, T: Task> {
     pace: Option<Pace>,
     /// Number of steps over which the learning rate falls without a limit of time.
     total_steps: u64,
+    /// Number of steps of the warm-up without a limit of time.
+    warmup: u64,
     /// Next batch, if it was fetched while the device computed the current step.
     next_batch: Option<Result<DeliveredBatch<T::Batch>, SourceError>>,
 }
@@ -59,10 +61,11 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
     ) -> Self {
         let (writer, best_kept) = (Writer::new(store.clone()), store.best_kept());
         trainer.rate_factor = if options.plateau.is_some() { state.plateau.factor } else { 1.0 };
-        let Schedule { shape, total: total_steps, .. } = *trainer.schedule();
+        let Schedule { shape, total: total_steps, warmup, .. } = *trainer.schedule();
         let pace = options.limits.time.filter(|_| shape == Shape::Cosine).map(|limit| Pace::new(limit, &state));
         if let (Some(_), Some(steps)) = (&pace, state.timed_steps) {
-            trainer.end_rate_at(steps.min(total_steps));
+            let steps = steps.min(total_steps);
+            trainer.end_rate_at(steps, warm_up(warmup, options.warmup_share, steps));
         }
         // A resumed run has its checkpoint.
         let written = (state.step > 0).then_some((state.step, state.position));
@@ -80,6 +83,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             skipped,
             pace,
             total_steps,
+            warmup,
             next_batch: None,
         }
     }
@@ -169,7 +173,8 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let sent = replica.broadcast(0, steps.to_le_bytes().to_vec())?;
         let steps = sent[..].try_into().map_or(steps, u64::from_le_bytes);
         self.state.timed_steps = Some(steps);
-        self.trainer.end_rate_at(steps.min(self.total_steps));
+        let total = steps.min(self.total_steps);
+        self.trainer.end_rate_at(total, warm_up(self.warmup, self.options.warmup_share, total));
         let (step, seconds) = (self.state.step, self.state.train_seconds);
         self.observe(&Event::Paced { step, steps, seconds });
         Ok(())

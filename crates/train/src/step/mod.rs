@@ -149,9 +149,9 @@ impl<T: Task> Trainer<T> {
         &self.watch
     }
 
-    /// Lets the learning rate of [`Shape::Cosine`](crate::Shape::Cosine) end at step `total`.
-    pub(crate) fn end_rate_at(&mut self, total: u64) {
-        self.config.schedule.total = total;
+    /// Lets the learning rate of [`Shape::Cosine`](crate::Shape::Cosine) end at step `total`, after a warm-up of `warmup` steps.
+    pub(crate) fn end_rate_at(&mut self, total: u64, warmup: u64) {
+        (self.config.schedule.total, self.config.schedule.warmup) = (total, warmup);
     }
 
     /// Returns the schedule of the learning rate.
