@@ -172,7 +172,8 @@ fn serve(address: &str, live: &LiveRun, allow_remote: bool) -> Result<Server, Fa
 /// Finds the folder of the run that a person named. The run may begin later.
 fn run_folder(named: &Path, config: &ConfigArgs) -> Result<PathBuf, Failure> {
     let by_name = load(config, environment())?.config.runs_dir.join(named);
-    Ok(if named.exists() || named.is_absolute() || !by_name.parent().is_some_and(Path::is_dir) {
+    let is_there = named.exists() && plimsoll_recipes::training::named_run(named) == named;
+    Ok(if is_there || named.is_absolute() || !by_name.parent().is_some_and(Path::is_dir) {
         named.into()
     } else {
         by_name

@@ -37,10 +37,12 @@ pub(super) const CONFIG: &str = "config.toml";
 const REMAINS: [&str; 2] = [".config.toml", ".lock"];
 
 /// Returns the folder of the run that a person named: the folder `named` if it is there, or else the run of that name in
-/// the folder `runs`.
+/// the folder `runs`. A folder of another kind, such as the corpus of the run, does not hide the run of its name.
 pub fn named_run(named: &Path) -> PathBuf {
     let by_name = Path::new("runs").join(named);
-    if !named.exists() && by_name.is_dir() { by_name } else { named.into() }
+    let holds_model = |folder: &Path| [CONFIG, "model.json"].iter().any(|file| folder.join(file).is_file());
+    let is_other = named.exists() && !holds_model(named) && holds_model(&by_name);
+    if by_name.is_dir() && (!named.exists() || is_other) { by_name } else { named.into() }
 }
 
 /// Returns the path of the configuration in the folder of a run, for resuming the run.
