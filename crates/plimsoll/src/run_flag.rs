@@ -14,6 +14,7 @@ pub(crate) struct ModelArg {
     /// Run (its folder, or its name in `runs`), or folder of an exported model. `--run RUN` is the same.
     #[arg(value_name = "RUN", value_parser = run_folder())]
     model: Option<PathBuf>,
+    /// The same as the argument RUN.
     #[arg(long = "run", value_name = "RUN", hide = true, value_parser = run_folder())]
     flag: Option<PathBuf>,
 }
@@ -31,9 +32,10 @@ impl Deref for ModelArg {
 #[derive(Clone, Debug, Args)]
 #[group(id = "named_run", multiple = false)]
 pub(crate) struct RunArg {
-    /// Run: its folder, or its name in `runs_dir`. It stays as it is. `--run RUN` is the same.
+    /// Run: its folder, or its name in the folder of runs. It stays as it is. `--run RUN` is the same.
     #[arg(value_name = "RUN")]
     run: Option<PathBuf>,
+    /// The same as the argument RUN.
     #[arg(long = "run", value_name = "RUN", hide = true)]
     flag: Option<PathBuf>,
 }

@@ -26,16 +26,15 @@ const SPELLING_WEIGHT: f64 = 0.3;
 const WORD_BONUS: f64 = 1.5;
 const HOTWORD_WEIGHT: f64 = 10.0;
 
-/// Returns the verb for this number of flags.
-/// Refuses the flags `idle`, which have no effect `place`.
-fn refuse(idle: Vec<&str>, place: &str) -> Result<(), Failure> {
+/// Refuses the flags `idle`, which have no effect `place`, with `help` if it is better than to leave them out.
+fn refuse(idle: Vec<&str>, place: &str, help: Option<&str>) -> Result<(), Failure> {
     let (have, them) = match idle.len() {
         0 => return Ok(()),
         1 => ("has", "it"),
         _ => ("have", "them"),
     };
     let message = format!("{} {have} no effect {place}", idle.join(", "));
-    Err(Failure::invalid(message, format!("leave {them} out, or choose another `--search`")))
+    Err(Failure::invalid(message, help.map_or_else(|| format!("leave {them} out"), str::to_string)))
 }
 
 /// Flags that choose the search.
@@ -46,7 +45,7 @@ pub(crate) struct SearchArgs {
     /// Default: greedy, or prefix-beam with a language model.
     #[arg(long, value_name = "NAME", value_parser = Search::NAMES)]
     pub(crate) search: Option<String>,
-    /// Beam width: candidate texts that are kept at each step, at most 1000. greedy ignores it. Default: 10.
+    /// Beam width: candidate texts that are kept at each step, at most 1000. greedy refuses it. Default: 10.
     #[arg(long, value_name = "N", value_parser = |text: &str| number_in(text, 1..=WIDTH_MAX))]
     pub(crate) width: Option<NonZeroUsize>,
     /// Weight of CTC in the score of joint and rescore, from 0 to 1; the decoder has the rest. Default: 0.3.
@@ -179,7 +178,12 @@ impl SearchArgs {
             ("--lm", self.lm.is_some(), true),
             ("--lm-weight", self.lm_weight.is_some(), self.lm.is_some()),
             ("--spelling", self.spelling.is_some(), true),
-            ("--spelling-weight", self.spelling_weight.is_some(), self.spelling.is_some()),
+            // A weight of zero turns the models of a run off.
+            (
+                "--spelling-weight",
+                self.spelling_weight.is_some(),
+                self.spelling.is_some() || self.spelling_weight == Some(0.0),
+            ),
             ("--word-bonus", self.word_bonus.is_some(), self.lm.is_some() || self.spelling.is_some()),
             ("--hotwords", !self.hotwords.is_empty(), true),
             ("--hotword-weight", self.hotword_weight.is_some(), !self.hotwords.is_empty()),
@@ -188,16 +192,24 @@ impl SearchArgs {
         all.into_iter().filter(|(_, is_given, _)| *is_given).map(|(flag, _, counts)| (flag, counts)).collect()
     }
 
-    /// Refuses flags that change nothing beside the others.
-    pub(crate) fn refuse_idle_flags(&self) -> Result<(), Failure> {
-        let idle = self.given().into_iter().filter(|(_, counts)| !counts).map(|(flag, _)| flag).collect();
-        refuse(idle, &format!("in this search: {}", self.name()))
+    /// Refuses flags with impossible numbers, and flags that change nothing in the search `held`, which is that of
+    /// [`for_run`](Self::for_run).
+    pub(crate) fn refuse_idle_flags(&self, held: &Self) -> Result<(), Failure> {
+        held.resolve()?;
+        // What was tuned for the run can be idle without a word of the person.
+        let typed: Vec<&str> = self.given().into_iter().map(|(flag, _)| flag).collect();
+        let idle = held.given().into_iter().filter(|(flag, counts)| !counts && typed.contains(flag));
+        let idle: Vec<&str> = idle.map(|(flag, _)| flag).collect();
+        let is_search = idle == ["--search"];
+        let help =
+            "a language, hotwords or a lexicon are searched with `prefix-beam` or `joint`; `--lm none` is without";
+        refuse(idle, &format!("in this search: {}", held.name()), is_search.then_some(help))
     }
 
     /// Refuses all flags of the search for a model in the folder `run` that is no recognizer.
     pub(crate) fn refuse_all_flags(&self, run: &Path) -> Result<(), Failure> {
         let given = self.given().into_iter().map(|(flag, _)| flag).collect();
-        refuse(given, &format!("on {}, which is no recognizer", run.display()))
+        refuse(given, &format!("on {}, which is no recognizer", run.display()), None)
     }
 
     /// Returns the search that the flags describe.

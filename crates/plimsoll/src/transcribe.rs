@@ -156,7 +156,7 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
 /// Loads the recognizer with its search.
 fn load(args: &TranscribeArgs) -> Result<Reader, Failure> {
     let search = args.search.for_run(&args.run)?;
-    search.refuse_idle_flags()?;
+    args.search.refuse_idle_flags(&search)?;
     let reader = Reader::load(&args.run, search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
     reader.with_language(&search.language(&args.run))
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{AudioSpeed, Bytes, Key, Position, Seconds};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, Key, Position, Seconds};
 use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard};
 use serde::Serialize;
 

@@ -140,7 +140,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::invalid(message, "leave out --judge, --out-dir and --vocoder"));
     }
     let search = args.search.for_run(&args.run)?;
-    search.refuse_idle_flags()?;
+    args.search.refuse_idle_flags(&search)?;
     let open = |run: &Path| -> Result<(String, Reader), Failure> {
         let search = args.search.for_run(run)?;
         let reader = Reader::load(run, search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use plimsoll_core::{AudioSpeed, Bytes, PoolMemory, PoolPages, Seconds, counted};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, PoolMemory, PoolPages, Seconds, counted};
 use plimsoll_train::LayerTime;
 
 use super::measured::Profile;

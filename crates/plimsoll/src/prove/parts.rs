@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use plimsoll_core::{AudioSpeed, Bytes, Event, Seconds, StepEvent, error_chain};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, Event, Seconds, StepEvent, error_chain};
 use plimsoll_monitor::doctor::{CheckStatus, DoctorReport, Outcome};
 use plimsoll_monitor::{RecordError, read_records};
 use plimsoll_recipes::Failure;

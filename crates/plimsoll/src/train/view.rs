@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_core::{AudioSpeed, Bytes, EndKind, Seconds, Stage, counted};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, EndKind, Seconds, Stage, counted};
 use plimsoll_monitor::RecordError;
 use plimsoll_recipes::memory_plan::MemoryPlan;
 use plimsoll_recipes::plan::RunPlan;

@@ -134,7 +134,7 @@ fn streams_end_in_order_and_wrong_ones_are_refused() {
         assert!(output.code == Some(2) && output.stderr.contains(expected), "{args:?}: {output:?}");
     };
     refused(&flags, b"ID3 is MP3, and fLaC is FLAC", "MP3 or FLAC with a tag");
-    refused(&with(&["--search", "attention"]), &endless, "attention");
+    refused(&with(&["--search", "attention"]), &endless, "--search has no effect");
     refused(&with(&["--out-dir", "x", "--format", "srt"]), &endless, "alone");
     refused(&["transcribe", "-", "a.wav", "--run", "runs/r"], &endless, "alone");
     refused(&["transcribe", "a.wav", "--run", "runs/r", "--raw-rate", "8000"], b"", "--raw-rate");

@@ -197,9 +197,37 @@ fn an_option_without_effect_is_refused() {
         let scores = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["cer"].clone();
         assert_eq!(scores(&output.stdout), scores(&named), "{flag:?}");
     }
+    // A corpus of the same name is no run.
+    dir.write("r/manifest.jsonl", "");
+    dir.run(&["eval", "r", "--limit", "1"]).success();
+    dir.run(&["monitor", "r", "--once"]).success();
+    std::fs::remove_dir_all(dir.path("r")).unwrap();
     assert_eq!(dir.run(&["eval", "runs/r", "--run", "runs/r"]).code, Some(2));
     assert_eq!(dir.run(&["eval"]).code, Some(2));
     dir.run(&["export", "r", "--out", "m"]).success();
     dir.run(&["monitor", "r", "--once"]).success();
     assert_eq!(dir.run(&["profile", "r", "--config", "none.toml"]).code, Some(2));
+}
+
+/// The shipped configurations have vocabularies of 200 and more tokens, of which letters need about 30.
+#[test]
+fn a_vocabulary_wider_than_the_texts_outputs_none_of_the_rest() {
+    for decoder in [&[][..], &["--set", "model.decoder_layers=1"]] {
+        let dir = TestFolder::new();
+        let wide = ["--name", "r", "--steps", "4", "--set", "model.vocabulary=300"];
+        dir.train(&[&wide, decoder].concat()).success();
+        let sound = recording(&dir);
+        let searches: &[&[&str]] = match decoder.is_empty() {
+            true => &[&["--lm", "none"], &["--search", "prefix-beam", "--lm", "none"], &["--lm", "corpus"]],
+            false => {
+                &[&["--lm", "corpus"], &["--search", "attention"], &["--search", "joint"], &["--search", "rescore"]]
+            }
+        };
+        for search in searches {
+            let output = dir.run(&[&["transcribe", &sound, "--run", "runs/r", "--json"], *search].concat()).success();
+            assert!(!output.stdout.contains(char::REPLACEMENT_CHARACTER), "{search:?}: {}", output.stdout);
+        }
+        dir.run(&["align", &sound, "one two", "--run", "runs/r", "--json"]);
+        dir.run(&["eval", "r", "--limit", "2"]).success();
+    }
 }
