@@ -16,7 +16,7 @@ mod record;
 mod shape;
 mod source;
 pub mod timing;
-mod units;
+pub mod units;
 pub mod writes;
 
 pub use batch::{BatchError, HostBatch, HostSample};
@@ -39,4 +39,4 @@ pub use pool_gate::PoolGate;
 pub use record::{EndKind, Event, MicroBatch, PlanHeader, Record, SCHEMA_VERSION, StepEvent, TimeOwner, TimeShares};
 pub use shape::BatchShape;
 pub use source::{Batch, BatchList, BatchSource, DeliveredBatch, Position, Skipped, SourceError};
-pub use units::{AudioSpeed, Bytes, Frames, Samples, Seconds, UnitError};
+pub use units::{Bytes, Frames, Samples, Seconds};

@@ -49,11 +49,11 @@ impl RunHistory {
         let lowest = losses.iter().min_by(|(_, a), (_, b)| a.total_cmp(b));
         match (self.overfitting(), lowest, losses.last()) {
             (Some(overfitting), ..) => overfitting.to_string(),
-            (None, Some((best, lowest)), Some((step, last))) if losses.len() >= VALIDATIONS_MIN => {
+            (None, Some((best, lowest)), Some((step, last))) if losses.len() >= VALIDATIONS_MIN && last.is_finite() => {
                 match last / lowest {
                     rise if rise > RISE_MIN => format!(
-                        "it gets worse, and does not overfit: the validation loss rose from {lowest:.3} after step {best} to \
-                     {last:.3} after step {step}, and the training loss did not fall"
+                        "it gets worse: the validation loss rose from {lowest:.3} after step {best} to {last:.3} after step \
+                     {step}, and the training loss is not known to fall, which overfitting would be"
                     ),
                     rise if rise > RISE_SMALL => format!(
                         "it may begin to overfit: the validation loss was lowest after step {best}, with {lowest:.3}, and is \
@@ -127,7 +127,7 @@ mod tests {
     fn a_sentence_says_whether_a_run_overfits() {
         let falling = [3.0, 2.0, 1.0, 0.5];
         let risen = history([3.0, 2.0, 2.1, 2.2], &[2.5, 1.5, 1.7, 1.9]).fit();
-        assert!(risen.starts_with("it gets worse, and does not overfit"), "{risen}");
+        assert!(risen.starts_with("it gets worse: the validation loss rose"), "{risen}");
         for (validation, expected) in [
             (&[2.5, 1.5, 1.7, 1.9][..], "it overfits since step 20: the validation loss rose from 1.500 to 1.900"),
             (&[2.5, 1.5, 1.4, 1.3], "it does not overfit: the validation loss 1.300 after step 40 is the lowest"),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use plimsoll_core::{AudioSpeed, Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds, counted, replace_file};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, Measure, MeasureUnit, SCHEMA_VERSION, Seconds, counted, replace_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

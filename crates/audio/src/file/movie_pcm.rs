@@ -219,7 +219,7 @@ fn pieces(tables: &SampleTables<'_>, frame: u64) -> Option<Vec<(u64, u64)>> {
         };
         let at = place(n)?;
         match pieces.last_mut() {
-            Some((start, length)) if *start + *length == at => *length = length.checked_add(bytes)?,
+            Some((start, length)) if start.checked_add(*length) == Some(at) => *length = length.checked_add(bytes)?,
             _ => pieces.push((at, bytes)),
         }
     }

@@ -84,7 +84,11 @@ impl AudioSource {
     /// assert_eq!(AudioSource::path_of_channel("call.wav", 1), std::path::Path::new("call.wav:ch1"));
     /// ```
     pub fn path_of_channel(path: impl Into<PathBuf>, channel: u16) -> PathBuf {
-        let mut path = path.into().into_os_string();
+        let path = path.into();
+        if Self::named_channel(&path) == Some(channel) {
+            return path;
+        }
+        let mut path = path.into_os_string();
         path.push(format!(":ch{channel}"));
         path.into()
     }

@@ -7,10 +7,9 @@ use std::path::Path;
 
 use plimsoll_core::open_regular_file;
 
-use super::column::ArrowColumn;
 use super::flatbuffer::Fields;
 use super::schema::{ColumnPlace, Schema, SchemaProblem};
-use crate::columns::{ColumnFile, Damage, Leaf, Values};
+use crate::columns::{Damage, Leaf};
 
 /// First bytes of a file with its batches listed at its end. The messages of a stream follow.
 const MAGIC: &[u8; 8] = b"ARROW1\0\0";
@@ -24,10 +23,10 @@ const MAX_DESCRIPTION: u64 = 16 << 20;
 pub(crate) struct ArrowFile {
     file: File,
     size: u64,
-    schema: Schema,
-    batches: Vec<Batch>,
+    pub(super) schema: Schema,
+    pub(super) batches: Vec<Batch>,
     /// Damage that ends the file too early. The batches before it are read.
-    damage: Option<Damage>,
+    pub(super) damage: Option<Damage>,
 }
 
 /// Rows that are stored together.
@@ -58,7 +57,7 @@ impl ArrowFile {
     fn read_messages(&mut self) -> Result<(), Damage> {
         let is_file = self.size >= 8 && self.bytes(0, 8)? == MAGIC;
         let mut at = if is_file { MAGIC.len() as u64 } else { 0 };
-        let (mut has_schema, mut rows) = (false, 0u64);
+        let (mut has_schema, mut rows, mut counted) = (false, 0u64, 0);
         loop {
             let result = self.message(at).and_then(|message| match message {
                 Some(message) => self.take(at, &message, &mut has_schema).map(Some),
@@ -75,7 +74,9 @@ impl ArrowFile {
                 }
             }
             // Each row has a place of its audio, so it has a byte or more.
-            rows = rows.saturating_add(self.batches.last().map_or(0, |batch| batch.rows));
+            let new = self.batches[counted..].iter().map(|batch| batch.rows);
+            rows = new.fold(rows, u64::saturating_add);
+            counted = self.batches.len();
             if rows > self.size {
                 return Err(Damage::new(at, "there are more rows than bytes"));
             }
@@ -172,31 +173,5 @@ impl ArrowFile {
 
     pub(super) fn batch_of(&self, group: usize) -> &Batch {
         &self.batches[group]
-    }
-}
-
-impl ColumnFile for ArrowFile {
-    fn leaves(&self) -> &[Leaf] {
-        &self.schema.leaves
-    }
-
-    fn groups(&self) -> Vec<u64> {
-        self.batches.iter().map(|batch| batch.rows).collect()
-    }
-
-    fn fact(&self, name: &str) -> Option<&str> {
-        self.schema.facts.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
-    }
-
-    fn values<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
-        Box::new(ArrowColumn::new(self, group, leaf, false))
-    }
-
-    fn places<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
-        Box::new(ArrowColumn::new(self, group, leaf, true))
-    }
-
-    fn damage(&self) -> Option<&Damage> {
-        self.damage.as_ref()
     }
 }

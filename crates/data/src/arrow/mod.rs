@@ -10,5 +10,34 @@ mod schema;
 
 pub(crate) use file::ArrowFile;
 
+use crate::columns::{ColumnFile, Damage, Leaf, Values};
+use column::ArrowColumn;
+
+impl ColumnFile for ArrowFile {
+    fn leaves(&self) -> &[Leaf] {
+        &self.schema.leaves
+    }
+
+    fn groups(&self) -> Vec<u64> {
+        self.batches.iter().map(|batch| batch.rows).collect()
+    }
+
+    fn fact(&self, name: &str) -> Option<&str> {
+        self.schema.facts.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    fn values<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
+        Box::new(ArrowColumn::new(self, group, leaf, false))
+    }
+
+    fn places<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
+        Box::new(ArrowColumn::new(self, group, leaf, true))
+    }
+
+    fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+}
+
 #[cfg(test)]
 mod tests;

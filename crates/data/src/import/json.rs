@@ -84,16 +84,17 @@ impl Object {
         list.into_iter().filter_map(object).collect()
     }
 
-    /// Returns the channel under `key`, counted from 0: a number, also in a list or a text; `None` for null and other texts.
+    /// Returns the channel under `key`, counted from 0: a number, also in a list or a text; `None` for null, other texts,
+    /// yes and no, and lists of none or several, which mean all channels.
     pub(super) fn channel(&self, key: &str) -> Result<Option<u16>, IssueKind> {
         let value = match self.0.get(key) {
             Some(Value::Array(list)) if list.len() == 1 => &list[0],
+            Some(Value::Array(_)) | None => return Ok(None),
             Some(value) => value,
-            None => return Ok(None),
         };
         let number = match value {
-            Value::Null => return Ok(None),
-            Value::String(text) if text.parse::<f64>().is_err() => return Ok(None),
+            Value::Null | Value::Bool(_) => return Ok(None),
+            Value::String(text) if text.parse::<i64>().is_err() => return Ok(None),
             Value::String(text) => text.parse().ok(),
             value => value.as_u64(),
         };

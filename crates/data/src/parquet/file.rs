@@ -10,16 +10,15 @@ use plimsoll_audio::PackedPage;
 use plimsoll_core::open_regular_file;
 
 use super::MAGIC;
-use super::column::Column;
 use super::schema::{Chunk, Footer, Form};
-use crate::columns::{ColumnFile, Damage, Leaf, Values};
+use crate::columns::{Damage, Leaf};
 
 /// Open file whose end is read.
 #[derive(Debug)]
 pub(crate) struct ParquetFile {
     file: File,
     size: u64,
-    footer: Footer,
+    pub(super) footer: Footer,
     /// Bytes that may still be unpacked: a file that unpacks to much more than its size is no corpus.
     budget: AtomicU64,
 }
@@ -108,27 +107,5 @@ impl ParquetFile {
         taken
             .map(drop)
             .map_err(|_| Damage::new(at, format!("the file unpacks to more than {MAX_UNPACK_RATIO} times its size")))
-    }
-}
-
-impl ColumnFile for ParquetFile {
-    fn leaves(&self) -> &[Leaf] {
-        &self.footer.leaves
-    }
-
-    fn groups(&self) -> Vec<u64> {
-        self.footer.groups.iter().map(|group| group.rows).collect()
-    }
-
-    fn fact(&self, name: &str) -> Option<&str> {
-        self.footer.facts.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
-    }
-
-    fn values<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
-        Box::new(Column::values(self, group, leaf))
-    }
-
-    fn places<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
-        Box::new(Column::places(self, group, leaf))
     }
 }

@@ -18,5 +18,30 @@ pub(crate) use writer::{CellKind, Cells, ColumnSpec, ParquetWriter};
 /// First and last bytes of a file.
 const MAGIC: &[u8] = b"PAR1";
 
+use crate::columns::{ColumnFile, Leaf, Values};
+use column::Column;
+
+impl ColumnFile for ParquetFile {
+    fn leaves(&self) -> &[Leaf] {
+        &self.footer.leaves
+    }
+
+    fn groups(&self) -> Vec<u64> {
+        self.footer.groups.iter().map(|group| group.rows).collect()
+    }
+
+    fn fact(&self, name: &str) -> Option<&str> {
+        self.footer.facts.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    fn values<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
+        Box::new(Column::values(self, group, leaf))
+    }
+
+    fn places<'a>(&'a self, group: usize, leaf: &'a Leaf) -> Values<'a> {
+        Box::new(Column::places(self, group, leaf))
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! Examples of what a model recognizes or says.
 
 use super::detail::Detail;
-use super::evaluation;
 use super::html::{clipped, escaped, note, section};
 use super::media::{MediaFile, MediaSample, Recordings};
 use super::run_data::RunData;
@@ -57,10 +56,23 @@ fn run_examples(run: &RunData, is_named: bool, detail: &Detail, room: &mut Room)
         html += &note(&format!("Files in the folder `samples` that are not on this page: {dropped}."));
     }
     if !is_named && !html.is_empty() {
-        html += &evaluation::hint(run);
+        html += &hint(run);
     }
     let name = clipped(&run.report.name, detail.text.min(80));
     if is_named && !html.is_empty() { format!("<h3>{name}</h3>\n{html}") } else { html }
+}
+
+/// Says how to get the errors of a recognizer that was not evaluated; nothing for another model.
+fn hint(run: &RunData) -> String {
+    let is_recognizer = run.report.scores().iter().any(|score| score.name == "cer");
+    if run.evaluation.is_some() || !is_recognizer || run.report.setup.task.as_deref() != Some("asr") {
+        return String::new();
+    }
+    note(&format!(
+        "For errors by speaker and length, confused words and the worst utterances, write the output of <code>plimsoll eval --run \
+         {} --json</code> to <code>evaluation.json</code> in the folder of the run, and make this page again.",
+        clipped(&run.report.name, 80)
+    ))
 }
 
 /// Makes an utterance with what was said and what was recognized, one above the other, and its recording.

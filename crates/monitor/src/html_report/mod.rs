@@ -6,6 +6,7 @@
 
 mod curves;
 mod detail;
+mod errors;
 mod evaluation;
 mod events;
 mod examples;
@@ -121,7 +122,7 @@ fn page(all: &[RunData], detail: &Detail) -> String {
 fn sections(runs: &[RunData], numbers: &[RunNumbers], detail: &Detail) -> String {
     let mut room = Room::of(detail);
     let mut body = examples::examples(runs, detail, &mut room);
-    body += &evaluation::errors(runs, detail, &mut room);
+    body += &errors::errors(runs, detail, &mut room);
     let [learning, closer] = curves::learning(runs);
     let closer = folded_plots("Learning rate, gradient and terms of the loss", runs, &closer, detail);
     let mut drawn = plots(runs, &learning, detail);

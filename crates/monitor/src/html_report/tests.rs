@@ -95,7 +95,7 @@ fn a_page_without_runs_or_steps_is_whole() {
 }
 
 #[test]
-fn one_step_is_told_and_not_drawn() {
+fn one_step_is_a_sentence_and_no_chart() {
     let memory = PoolMemory { reserved_bytes: Bytes::mib(70), ..PoolMemory::default() };
     let (html, numbers) = page_of(&[run_of(&[Event::Step(step(1)), Event::Pools { step: 1, memory }])]);
     assert!(html.contains("memory pools at the end") && html.contains("70 MiB reserved"));

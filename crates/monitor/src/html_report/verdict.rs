@@ -1,5 +1,6 @@
 //! The first lines of a page: how good each model is, whether it overfits, and where the time went.
 
+use plimsoll_core::units::AudioSpeed;
 use plimsoll_core::{Bytes, Measure, Seconds, TimeOwner, counted};
 
 use super::detail::Detail;
@@ -61,7 +62,7 @@ pub(super) fn tiles(run: &RunData, numbers: &RunNumbers) -> String {
     tiles.extend(
         numbers
             .audio_seconds_per_second
-            .map(|speed| plain("speed", format!("{} s", number(speed)), "of audio each second".into())),
+            .map(|speed| plain("speed", AudioSpeed(speed).to_string(), "waiting for data included".into())),
     );
     tiles.extend(
         known_share(numbers, TimeOwner::Data)
@@ -97,7 +98,7 @@ pub(super) fn key_numbers(runs: &[RunData], numbers: &[RunNumbers], detail: &Det
         row("steps", &|run| Some(run.steps as f64), &|steps| steps.to_string()),
         row("time", &|run| Some(run.total_seconds), &seconds),
         row("seconds a step", &|run| per_step(run), &seconds),
-        row("audio a second (s)", &|run| run.audio_seconds_per_second, &number),
+        row("speed", &|run| run.audio_seconds_per_second, &|speed| AudioSpeed(speed).to_string()),
         row("computing", &|run| known_share(run, TimeOwner::Compute), &percent),
         row("waiting for data", &|run| known_share(run, TimeOwner::Data), &percent),
         row("padding", &|run| run.padding, &percent),
@@ -198,8 +199,12 @@ fn score_of(run: &RunData, numbers: &RunNumbers) -> String {
     let Some(score) = numbers.scores.first() else { return "No score yet: the run has not been validated".into() };
     let of = held_out(run).map_or(String::new(), |count| format!(" on {}", counted(count, "held-out utterance")));
     let at = numbers.best_step.map_or(String::new(), |step| format!(", with the checkpoint of step {step}"));
-    let value = score.formatted_value().replace(' ', "\u{a0}");
-    format!("{} <b>{value}</b>{of}{at}", first_upper(&clipped(label_of(score), LABEL)))
+    let value = |score: &Measure| score.formatted_value().replace(' ', "\u{a0}");
+    let name = format!("lm_{}", score.name);
+    let better = numbers.scores.iter().find(|other| other.name == name && other.value < score.value);
+    let with_language =
+        better.map_or(String::new(), |other| format!("; <b>{}</b> with the language of its texts", value(other)));
+    format!("{} <b>{}</b>{of}{at}{with_language}", first_upper(&clipped(label_of(score), LABEL)), value(score))
 }
 
 /// Returns the number of utterances that the scores are of.

@@ -1,6 +1,7 @@
 //! A run state as one line of text.
 
-use plimsoll_core::{AudioSpeed, Seconds};
+use plimsoll_core::Seconds;
+use plimsoll_core::units::AudioSpeed;
 
 use super::state::RunView;
 

@@ -1,6 +1,7 @@
 //! Tables with aligned columns, and the number format of their cells.
 
-use plimsoll_core::{AudioSpeed, Bytes, Measure, Seconds};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, Measure, Seconds};
 
 use super::report::RunReport;
 

@@ -1,6 +1,7 @@
 //! Lines about the steps of a run: state, times, memory, throughput and loss.
 
-use plimsoll_core::{AudioSpeed, Bytes, Seconds, TimeShares};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, Seconds, TimeShares};
 use ratatui::text::{Line, Span};
 
 use super::block::Block;

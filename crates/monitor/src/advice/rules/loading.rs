@@ -1,6 +1,7 @@
 //! Rules about waiting for data: too few threads, too few batches ahead, and features that are computed again.
 
-use plimsoll_core::{AudioSpeed, Bytes, StepEvent, TimeOwner, counted};
+use plimsoll_core::units::AudioSpeed;
+use plimsoll_core::{Bytes, StepEvent, TimeOwner, counted};
 
 use crate::advice::change::Change;
 use crate::advice::facts::LoadingFacts;

@@ -12,7 +12,7 @@ const KEYS: &[&str] = &["data.frame_grid", "data.shuffle_window", "data.shapes"]
 /// Part of the computed gain that is promised: a part of a step does not depend on the number of frames.
 const DISCOUNT: f64 = 0.6;
 
-/// Padding from which a run is told so although no key lowers it: utterances of different lengths always need some.
+/// Padding that is a finding although no key lowers it: utterances of different lengths always need some.
 const MUCH: f64 = 0.25;
 
 /// The batches hold much padding.

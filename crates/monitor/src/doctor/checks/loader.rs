@@ -1,6 +1,6 @@
 //! Check of the speed of loading against the need of training.
 
-use plimsoll_core::AudioSpeed;
+use plimsoll_core::units::AudioSpeed;
 
 use super::findings::Findings;
 use crate::doctor::check::{Check, CheckContext, Outcome};

@@ -312,9 +312,9 @@ fn each_color_has_one_meaning() {
                 }
                 _ => continue,
             };
-            for paper in ["bg", "panel"] {
-                let found = contrast(*color, all[paper]);
-                assert!(found >= least, "{name} on {paper}: {found:.2}, dark: {is_dark}");
+            for ground in ["bg", "panel"] {
+                let found = contrast(*color, all[ground]);
+                assert!(found >= least, "{name} on {ground}: {found:.2}, dark: {is_dark}");
             }
         }
     }
