@@ -114,6 +114,7 @@ fn times_units_and_years_are_read() {
                 "five kilometers, one kilometer, twenty percent, three point five gigabytes, minus four degrees Celsius",
             ),
             ("5 kmx 5 men 100 km/h", "5 kmx 5 men one hundred kilometers per hour"),
+            ("5 km3 km, x5%", "5 km3 km, x5%"),
         ],
     );
     check("units:de", &[("1 h, 1,5 kg", "eine Stunde, eins Komma fünf Kilogramm")]);

@@ -206,6 +206,11 @@ pub(super) fn apply(language: Language, text: &str) -> String {
         _ => 0,
     };
     replace_numbers(language, text, |found| {
+        // Behind a letter it is a part of a name. Words in its place would need a space, and what is before it would
+        // become a unit: `5 km3 km`.
+        if found.before.ends_with(char::is_alphabetic) {
+            return None;
+        }
         let trimmed = found.after.strip_prefix([' ', '\u{a0}', '\u{202f}']).unwrap_or(found.after);
         let starts = |(sign, _): &&Unit| {
             let rest = trimmed.strip_prefix(*sign);
