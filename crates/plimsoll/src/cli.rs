@@ -100,7 +100,7 @@ pub(crate) enum Command {
     /// List, show and compare runs
     #[command(subcommand)]
     Runs(Box<RunsCommand>),
-    /// Write one HTML file about runs: score, overfitting, examples, errors, curves, time, memory
+    /// Write one HTML file about runs: score, overfitting, errors, curves, time, memory
     Report(Box<ReportArgs>),
     /// Watch GPUs, host and a run, in the terminal, as a web page or for Prometheus
     Monitor(Box<MonitorArgs>),

@@ -20,6 +20,7 @@ use plimsoll_monitor::serve::{ServeError, ServeOptions, Server};
 use plimsoll_monitor::terminal::{Update, ViewOptions, page_text, run_terminal};
 use plimsoll_recipes::config::{ConfigArgs, load};
 use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::training::named_run_in;
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
@@ -171,13 +172,10 @@ fn serve(address: &str, live: &LiveRun, allow_remote: bool) -> Result<Server, Fa
 
 /// Finds the folder of the run that a person named. The run may begin later.
 fn run_folder(named: &Path, config: &ConfigArgs) -> Result<PathBuf, Failure> {
-    let by_name = load(config, environment())?.config.runs_dir.join(named);
-    let is_there = named.exists() && plimsoll_recipes::training::named_run(named) == named;
-    Ok(if is_there || named.is_absolute() || !by_name.parent().is_some_and(Path::is_dir) {
-        named.into()
-    } else {
-        by_name
-    })
+    let runs = load(config, environment())?.config.runs_dir;
+    let (found, by_name) = (named_run_in(named, &runs), runs.join(named));
+    let may_begin = !found.exists() && !named.is_absolute() && by_name.parent().is_some_and(Path::is_dir);
+    Ok(if may_begin { by_name } else { found })
 }
 
 /// Returns the folder of the run that the command watches, if a run is named.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_recipes::config::{ConfigArgs, Loaded};
+use plimsoll_recipes::config::{ConfigArgs, Loaded, load};
 use plimsoll_recipes::invocation::command;
-use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run};
+use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run_in};
 use plimsoll_recipes::{Failure, load_run};
 use plimsoll_train::Event;
 
@@ -26,14 +26,16 @@ pub(crate) struct TrialConfigArgs {
 
 impl TrialConfigArgs {
     /// Returns the folder of the run, if one is named.
-    pub(crate) fn folder(&self) -> Option<PathBuf> {
-        self.run.named().map(named_run)
+    pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Failure> {
+        let Some(named) = self.run.named() else { return Ok(None) };
+        let runs = load(&self.config, environment())?.config.runs_dir;
+        Ok(Some(named_run_in(named, &runs)))
     }
 
     /// Returns the flags, with the configuration file of the run if one is named.
     pub(crate) fn flags(&self) -> Result<ConfigArgs, Failure> {
         let mut flags = self.config.clone();
-        if let Some(folder) = self.folder() {
+        if let Some(folder) = self.folder()? {
             if self.config.config.is_some() {
                 let message = "a run and --config both name a configuration";
                 return Err(Failure::invalid(message, "leave one of them out"));

@@ -244,8 +244,8 @@ fn training(
 
 /// Returns the number of steps of the warm-up in a run of `total` steps, if that is known.
 fn warm_up(training: &config::TrainingConfig, total: Option<u64>) -> u64 {
-    let most = training.warmup_share.zip(total).map(|(share, total)| (share * total as f64) as u64);
-    most.map_or(training.warmup_steps, |most| training.warmup_steps.min(most))
+    let steps = training.warmup_steps;
+    training.warmup_share.zip(total).map_or(steps, |(share, total)| Schedule::warmup_within(steps, share, total))
 }
 
 /// Returns the number of passes over the data, of `batches` batches each; `None` if passes do not end the run.

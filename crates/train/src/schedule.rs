@@ -83,6 +83,11 @@ impl Schedule {
         Self { shape: Shape::Constant, peak: rate, last: rate, warmup: 0, total: u64::MAX }
     }
 
+    /// Returns the steps of a warm-up of `steps` steps that may take `share` of a run of `total` steps.
+    pub fn warmup_within(steps: u64, share: f64, total: u64) -> u64 {
+        steps.min((total as f64 * share) as u64)
+    }
+
     /// Returns the learning rate of `step`, where the first step is 1.
     pub fn rate(&self, step: u64) -> f64 {
         if step < self.warmup {

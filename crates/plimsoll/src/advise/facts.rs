@@ -37,7 +37,7 @@ pub(super) fn gather(
 ) -> Result<Option<RunFacts>, Failure> {
     let flags = args.flags()?;
     let loaded = load_trial(&flags)?;
-    let (mut facts, plan) = match args.folder() {
+    let (mut facts, plan) = match args.folder()? {
         Some(folder) => {
             let plan = preview(&loaded, None, None, &Processes::alone(), memory, &Silent);
             let mut facts = RunFacts::read(&folder).invalid()?;

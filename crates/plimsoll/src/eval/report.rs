@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{Seconds, Skipped, counted};
+use plimsoll_recipes::training::evaluation;
 use plimsoll_speech::asr::{Search, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_text::score::{self, ErrorReport, ReportOptions};
@@ -125,26 +126,23 @@ impl Report {
     /// Formats the report as JSON, with the `worst` worst utterances.
     pub(super) fn json(&self, worst: usize) -> Value {
         let (characters, words) = (self.characters(), self.words());
-        let worst_json = |scored: &&ScoredUtterance| {
-            let Transcription { name, reference: truth, hypothesis: heard } = &scored.transcription;
-            json!({"name": name, "truth": truth, "heard": heard, "cer": scored.characters.rate()})
-        };
-        json!({
+        let mut page = evaluation(&self.texts(), &self.search, worst);
+        let more = json!({
             "run": self.run.display().to_string(),
-            "search": self.search,
-            "utterances": self.scored.len(),
             "cer": characters.rate(),
             "wer": words.rate(),
             "counts": {"characters": characters, "words": words},
-            "details": self.errors(),
             "sentence_errors": self.sentence_errors(),
             "audio_seconds": milliseconds(self.audio().0),
             "decode_seconds": milliseconds(self.decode_seconds),
             "rtf": self.real_time_factor(),
             "skipped": self.skipped,
             "warnings": self.warnings,
-            "worst": self.worst(worst).iter().map(worst_json).collect::<Vec<Value>>(),
-        })
+        });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            page[name] = value.clone();
+        }
+        page
     }
 
     /// Formats the report as text, with the `worst` worst utterances.

@@ -23,7 +23,7 @@ const WORST: usize = 5;
 /// If the file cannot be written.
 pub(super) fn write(folder: &Path, transcriptions: &[Transcription], held_out: &Dataset) -> Result<(), RecordError> {
     let path = folder.join(FILE);
-    let text = evaluation(transcriptions, &scored(transcriptions, held_out)).to_string();
+    let text = evaluation(&scored(transcriptions, held_out), &Search::Greedy, WORST).to_string();
     replace_file(&path, |file| file.write_all(text.as_bytes())).map_err(|source| RecordError::Io { path, source })
 }
 
@@ -44,17 +44,19 @@ fn scored(transcriptions: &[Transcription], held_out: &Dataset) -> Vec<ScoredUtt
     transcriptions.iter().map(add).collect()
 }
 
-fn evaluation(transcriptions: &[Transcription], scored: &[ScoredUtterance]) -> Value {
-    let rate = |result: &Transcription| ErrorCounts::characters(&result.reference, &result.hypothesis).rate();
-    let mut worst: Vec<(f64, &Transcription)> = transcriptions.iter().map(|result| (rate(result), result)).collect();
-    worst.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.name.cmp(&b.1.name)));
-    let worst = worst.into_iter().take(WORST).map(|(cer, Transcription { name, reference, hypothesis })| {
-        json!({"name": name, "truth": reference, "heard": hypothesis, "cer": cer})
+/// Makes the part of an evaluation that the report of a run reads, with the `worst` utterances of the highest character error
+/// rates: `eval --json` prints it too.
+pub fn evaluation(utterances: &[ScoredUtterance], search: &Search, worst: usize) -> Value {
+    let rate = |one: &ScoredUtterance| ErrorCounts::characters(&one.reference, &one.hypothesis).rate();
+    let mut sorted: Vec<(f64, &ScoredUtterance)> = utterances.iter().map(|one| (rate(one), one)).collect();
+    sorted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
+    let worst = sorted.into_iter().take(worst).map(|(cer, ScoredUtterance { id, reference, hypothesis, .. })| {
+        json!({"name": id, "truth": reference, "heard": hypothesis, "cer": cer})
     });
     json!({
-        "utterances": scored.len(),
-        "search": Search::Greedy,
-        "details": ErrorReport::new(scored, ReportOptions::default()),
+        "utterances": utterances.len(),
+        "search": search,
+        "details": ErrorReport::new(utterances, ReportOptions::default()),
         "worst": worst.collect::<Vec<Value>>(),
     })
 }
@@ -65,21 +67,17 @@ mod tests {
 
     #[test]
     fn the_worst_utterance_comes_first_and_rates_are_pooled() {
-        let result = |name: &str, reference: &str, hypothesis: &str| Transcription {
-            name: name.into(),
+        let result = |id: &str, reference: &str, hypothesis: &str| ScoredUtterance {
+            id: id.into(),
             reference: reference.into(),
             hypothesis: hypothesis.into(),
+            ..ScoredUtterance::default()
         };
         let results =
             [result("fine", "one two", "one two"), result("bad", "three", ""), result("fair", "abcd", "abce")];
-        let scored = results.iter().map(|result| ScoredUtterance {
-            id: result.name.clone(),
-            reference: result.reference.clone(),
-            hypothesis: result.hypothesis.clone(),
-            ..ScoredUtterance::default()
-        });
-        let found = evaluation(&results, &scored.collect::<Vec<_>>());
+        let found = evaluation(&results, &Search::Greedy, 2);
         assert_eq!((&found["worst"][0]["name"], &found["worst"][1]["name"]), (&json!("bad"), &json!("fair")));
+        assert_eq!(found["worst"].as_array().unwrap().len(), 2);
         assert_eq!(found["details"]["words"]["rate"], 0.5);
         assert_eq!((&found["utterances"], &found["search"]), (&json!(3), &json!({"kind": "greedy"})));
     }

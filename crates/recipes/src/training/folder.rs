@@ -39,7 +39,12 @@ const REMAINS: [&str; 2] = [".config.toml", ".lock"];
 /// Returns the folder of the run that a person named: the folder `named` if it is there, or else the run of that name in
 /// the folder `runs`. A folder of another kind, such as the corpus of the run, does not hide the run of its name.
 pub fn named_run(named: &Path) -> PathBuf {
-    let by_name = Path::new("runs").join(named);
+    named_run_in(named, Path::new("runs"))
+}
+
+/// Returns the folder of the run that a person named as [`named_run`] does, with `runs` as the folder of the runs.
+pub fn named_run_in(named: &Path, runs: &Path) -> PathBuf {
+    let by_name = runs.join(named);
     let holds_model = |folder: &Path| [CONFIG, "model.json"].iter().any(|file| folder.join(file).is_file());
     let is_other = named.exists() && !holds_model(named) && holds_model(&by_name);
     if by_name.is_dir() && (!named.exists() || is_other) { by_name } else { named.into() }

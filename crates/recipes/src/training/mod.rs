@@ -49,8 +49,9 @@ use synthesis::Synthesis;
 use task::TrainingTask;
 use vocoding::Vocoding;
 
+pub use evaluation::evaluation;
 use folder::RunDisk;
-pub use folder::{RunFolder, config_path, named_run, written_config};
+pub use folder::{RunFolder, config_path, named_run, named_run_in, written_config};
 pub use planning::{PlannedRun, preview};
 pub use prediction::StepPrediction;
 pub use record::{NoDisplay, RunDisplay, Totals};

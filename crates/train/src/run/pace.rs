@@ -9,11 +9,6 @@ const MEASURED_AT: [f64; 7] = [0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9];
 /// Steps at the begin of a run, or of a part of it, that tell nothing: a device compiles kernels and caches fill.
 const WARM_UP: u64 = 2;
 
-/// Returns the steps of a warm-up of `most` steps that takes at most `share` of a run of `total` steps.
-pub(super) fn warm_up(most: u64, share: f64, total: u64) -> u64 {
-    most.min((total as f64 * share) as u64)
-}
-
 /// Measures how many steps a limit of time allows.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -94,7 +89,7 @@ mod tests {
                 if pace.is_due(&state) {
                     state.timed_steps = Some(pace.steps(&state));
                     schedule.total = pace.steps(&state);
-                    schedule.warmup = warm_up(300, 0.1, schedule.total);
+                    schedule.warmup = Schedule::warmup_within(300, 0.1, schedule.total);
                 }
             }
             assert!(rate < 0.05, "seed {seed}: {rate}");

@@ -9,7 +9,7 @@ use plimsoll_core::{
 };
 use plimsoll_tape::Task;
 
-use super::pace::{Pace, warm_up};
+use super::pace::Pace;
 use super::skipped::SkippedBatches;
 use super::{Ending, RunOptions, Score, TrainError, Validate};
 use crate::attempt::attempt;
@@ -65,7 +65,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let pace = options.limits.time.filter(|_| shape == Shape::Cosine).map(|limit| Pace::new(limit, &state));
         if let (Some(_), Some(steps)) = (&pace, state.timed_steps) {
             let steps = steps.min(total_steps);
-            trainer.end_rate_at(steps, warm_up(warmup, options.warmup_share, steps));
+            trainer.end_rate_at(steps, Schedule::warmup_within(warmup, options.warmup_share, steps));
         }
         // A resumed run has its checkpoint.
         let written = (state.step > 0).then_some((state.step, state.position));
@@ -174,7 +174,7 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
         let steps = sent[..].try_into().map_or(steps, u64::from_le_bytes);
         self.state.timed_steps = Some(steps);
         let total = steps.min(self.total_steps);
-        self.trainer.end_rate_at(total, warm_up(self.warmup, self.options.warmup_share, total));
+        self.trainer.end_rate_at(total, Schedule::warmup_within(self.warmup, self.options.warmup_share, total));
         let (step, seconds) = (self.state.step, self.state.train_seconds);
         self.observe(&Event::Paced { step, steps, seconds });
         Ok(())
