@@ -29,6 +29,11 @@ impl BatchShape {
         u64::from(self.utterances) * u64::from(self.frames.0)
     }
 
+    /// Returns whether samples with the lengths of `other` are no longer than those of this shape.
+    pub fn covers(self, other: Self) -> bool {
+        self.frames >= other.frames && self.tokens >= other.tokens
+    }
+
     /// Returns a shape with the same numbers of frames and tokens and another number of samples.
     pub fn with_utterances(self, utterances: u32) -> Self {
         Self { utterances, ..self }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::training::named_run;
 
 /// The run or exported model that a command reads: `RUN`, or `--run RUN`.
@@ -48,16 +47,7 @@ impl RunArg {
     }
 }
 
-/// Reads the folder of a run, or its name in the folder `runs`; every other path that exists stays as it is.
+/// Reads the folder of a run, or its name in the folder `runs`; every other path stays as it is.
 pub(crate) fn run_folder() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|named| {
-        let folder = named_run(&named);
-        match folder.exists() {
-            true => Ok(folder),
-            false => Err(format!(
-                "there is no such folder, and no run of this name in runs; `{}` lists the runs",
-                command("runs list")
-            )),
-        }
-    })
+    PathBufValueParser::new().map(|named| named_run(&named))
 }

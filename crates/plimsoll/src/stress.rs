@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use plimsoll_core::{BatchShape, Bytes, CountingAllocator, Event, Seconds, StepEvent, TimeOwner, TimeShares, counted};
+use plimsoll_core::{CountingAllocator, Event, Seconds, StepEvent, TimeOwner, TimeShares, counted};
 use plimsoll_monitor::Machine;
 use plimsoll_monitor::doctor::{CheckReport, DoctorReport, MachineSummary, Outcome};
 use plimsoll_monitor::sample::{MachineSource, Monitor, MonitorSummary, Sample, Sampler};
@@ -38,9 +38,6 @@ const UTILIZATION_MIN: f64 = 0.8;
 const SLOWER_MAX: f64 = 0.1;
 /// Factor on the planned memory that counts as kept.
 const MEMORY_MAX: f64 = 1.01;
-/// Memory by which a step on the CPU may exceed its plan. The other threads of the process are measured with it; steps of 16 MiB
-/// took up to 1.1 MiB more than planned, for a cause that is not known (docs/LOG.md, 2026-11-28).
-const MEMORY_BESIDE: Bytes = Bytes::mib(2);
 /// Share of the time that checkpoints may take.
 const CHECKPOINTS_MAX: f64 = 0.1;
 /// Share of samples with a reason for a lower clock that is worth a warning.
@@ -226,15 +223,9 @@ impl StressRun<'_> {
         let Some(plan) = &self.trial.plan.memory else { return Outcome::skip("the memory of this run is not planned") };
         let is_host = !self.trial.plan.training.async_errors;
         let planned = plan.expected_peaks(is_host);
-        let covering = |shape: BatchShape| {
-            let covers =
-                |other: &&(BatchShape, Bytes)| other.0.frames >= shape.frames && other.0.tokens >= shape.tokens;
-            planned.iter().filter(covers).map(|(_, bytes)| *bytes).min()
-        };
         let share = |step: &StepEvent| {
-            let planned = covering(step.shape?)?;
-            let beside = if is_host { MEMORY_BESIDE.0 } else { 0 };
-            let is_kept = step.peak_bytes.0 as f64 <= planned.0 as f64 * MEMORY_MAX + beside as f64;
+            let planned = planned.of(step.shape?)?;
+            let is_kept = step.peak_bytes.0 as f64 <= planned.0 as f64 * MEMORY_MAX;
             let share = step.peak_bytes.0 as f64 / planned.0.max(1) as f64;
             (step.peak_bytes.0 > 0).then_some((share, step.peak_bytes, is_kept))
         };

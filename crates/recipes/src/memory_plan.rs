@@ -1,8 +1,8 @@
 //! The memory that a run is expected to need, as its plan holds it.
 
-use plimsoll_core::{BatchShape, Bytes};
+use plimsoll_core::Bytes;
 use plimsoll_memory::{BucketPlan, Plan};
-use plimsoll_train::PlannedLimit;
+use plimsoll_train::{PlannedLimit, PlannedPeaks};
 use serde::Serialize;
 
 /// Planned memory of a run. Serialized under the field names that `plan.toml` has always had.
@@ -74,11 +74,9 @@ impl MemoryPlan {
     /// device is the CPU.
     ///
     /// On a GPU this is the peak of the whole run for every shape, because the GPU's pools never shrink.
-    pub fn expected_peaks(&self, is_host: bool) -> Vec<(BatchShape, Bytes)> {
-        if !is_host {
-            return self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.peak())).collect();
-        }
-        self.plan.buckets.iter().map(|bucket| (bucket.bucket, self.shares.whole_run(bucket.peak))).collect()
+    pub fn expected_peaks(&self, is_host: bool) -> PlannedPeaks {
+        let peak = |bucket: &BucketPlan| if is_host { self.shares.whole_run(bucket.peak) } else { self.peak() };
+        PlannedPeaks::new(self.plan.buckets.iter().map(|bucket| (bucket.bucket, peak(bucket))).collect())
     }
 
     /// Describes the plan for people, for a run that computes `lanes` micro-batches at the same time.

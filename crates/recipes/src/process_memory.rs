@@ -12,12 +12,21 @@ use crate::mapping::{self, ModelPlan};
 /// current step.
 const LOADED_BATCHES: u64 = 18;
 /// Memory for the buffers that hold the audio of a few files while they are read and decoded at once.
-const DECODE_BUFFERS: Bytes = Bytes::mib(4);
+const DECODE_BUFFERS: Bytes = Bytes::mib(2);
+
+/// Computes the memory for matrix products that threads keep: each that computes one packs its operands into a buffer of the size
+/// of its second-level cache, and frees it when the thread ends. A lane has a thread of its own, and products of a lane are shared
+/// with the threads of the pool.
+fn product_buffers() -> Bytes {
+    let threads = rayon::current_num_threads() as u64;
+    let each = gemm_common::cache::CACHE_INFO[1].cache_bytes as u64;
+    Bytes(2 * threads * each)
+}
 
 /// Computes the memory that a process needs beside model and steps, with `held` bytes of cached features and waiting batches
 /// and `in_use` bytes that it has in use. Whole MiB: the same command needs a little more or less each time.
 pub(crate) fn outside_model(in_use: Bytes, held: Bytes) -> Bytes {
-    Bytes::mib((in_use.0 + held.0 + DECODE_BUFFERS.0).div_ceil(Bytes::mib(1).0))
+    Bytes::mib((in_use.0 + held.0 + product_buffers().0 + DECODE_BUFFERS.0).div_ceil(Bytes::mib(1).0))
 }
 
 /// Computes the memory of the batches that wait for their step, if the longest have `utterances` of `frames` of `width`

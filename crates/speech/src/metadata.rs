@@ -19,6 +19,11 @@ use crate::check::{self, InvalidField};
 /// Largest `model.json`, in bytes. Its tokenizer can have some megabytes.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// Says what is missing where a folder has no `model.json`.
+fn missing(folder: &Path) -> &'static str {
+    if folder.exists() { "it has no model.json" } else { "there is no such folder" }
+}
+
 /// Returns the kind of a model in words, with its article.
 fn in_words(kind: &str) -> String {
     match kind {
@@ -75,7 +80,7 @@ pub struct ModelMetadata<M> {
 #[non_exhaustive]
 pub enum ModelError {
     /// The folder has no `model.json`.
-    #[error("{} holds no trained model: it has no model.json", folder.display())]
+    #[error("{} holds no trained model: {}", folder.display(), missing(folder))]
     NoModel {
         /// Folder that has no `model.json`.
         folder: PathBuf,

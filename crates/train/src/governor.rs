@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::{BatchShape, Choice};
+use plimsoll_core::{BatchShape, Bytes, Choice, Frames};
 use serde::{Deserialize, Serialize};
 
 /// Number of steps in a row without failure before a lowered limit is raised.
@@ -76,7 +76,7 @@ impl Governor {
     /// A planned shape covers all batches that are not longer. For batches longer than all planned shapes, the limit
     /// falls in proportion to the length.
     pub fn from_plan(mut ceilings: Vec<PlannedLimit>, limit: usize) -> Self {
-        ceilings.sort_by_key(|planned| (planned.shape.frames, planned.shape.tokens));
+        ceilings.sort_by_key(|planned| by_length(planned.shape));
         Self { ceilings, otherwise: limit.max(1), state: GovernorState::default() }
     }
 
@@ -163,9 +163,7 @@ impl Governor {
     /// Returns the planned limit of the shortest length that covers `shape`; `None` if `shape` is longer than all
     /// planned lengths.
     fn plan_of(&self, shape: BatchShape) -> Option<&PlannedLimit> {
-        let covers =
-            |planned: &&PlannedLimit| planned.shape.frames >= shape.frames && planned.shape.tokens >= shape.tokens;
-        self.ceilings.iter().find(covers)
+        self.ceilings.iter().find(|planned| planned.shape.covers(shape))
     }
 
     /// Returns how the plan computes the micro-batches of a batch of `shape`: rematerialized blocks, attention chunk and
@@ -173,6 +171,31 @@ impl Governor {
     pub fn choice(&self, shape: BatchShape) -> Option<Choice> {
         self.plan_of(shape).or(self.ceilings.last()).map(|planned| planned.choice)
     }
+}
+
+/// Peaks of memory that are planned for the steps of each length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlannedPeaks(Vec<(BatchShape, Bytes)>);
+
+impl PlannedPeaks {
+    /// Makes the list from a planned shape and the peak of its steps, in any order.
+    pub fn new(mut peaks: Vec<(BatchShape, Bytes)>) -> Self {
+        peaks.sort_by_key(|(shape, _)| by_length(*shape));
+        Self(peaks)
+    }
+
+    /// Returns the peak of a step whose batch has the lengths of `shape`: that of the shortest planned length that covers it,
+    /// as a [`Governor`] takes its limit. `None` if the batch is longer than all planned lengths.
+    ///
+    /// Another length that covers the batch, too, may have a lower peak: where fewer utterances are computed at once.
+    pub fn of(&self, shape: BatchShape) -> Option<Bytes> {
+        self.0.iter().find(|(planned, _)| planned.covers(shape)).map(|(_, peak)| *peak)
+    }
+}
+
+/// Returns the key that sorts planned shapes by length.
+fn by_length(shape: BatchShape) -> (Frames, u32) {
+    (shape.frames, shape.tokens)
 }
 
 impl Bucket {
@@ -233,8 +256,6 @@ fn bucket_of(shape: BatchShape) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::Frames;
-
     use super::*;
 
     fn shape(utterances: u32, frames: u32) -> BatchShape {
@@ -249,6 +270,30 @@ mod tests {
         assert!(governor.record_out_of_memory(shape(6, 100)) && governor.record_out_of_memory(shape(3, 100)));
         assert_eq!(governor.limit(shape(16, 100)), 1);
         assert!(!governor.record_out_of_memory(shape(1, 100)));
+    }
+
+    /// Lengths and limits in every order: a step is judged by the length that its limit comes from.
+    #[test]
+    fn the_peak_of_a_step_belongs_to_the_length_of_its_limit() {
+        let mut key = 1u64;
+        let mut next = |most: u64| {
+            key = key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((key >> 33) % most) as u32
+        };
+        for _ in 0..500 {
+            let shapes: Vec<BatchShape> = (0..1 + next(6))
+                .map(|_| BatchShape { utterances: 8, frames: Frames(100 + next(300)), tokens: 5 + next(30) })
+                .collect();
+            let limits =
+                (1..).zip(&shapes).map(|(limit, &shape)| PlannedLimit { shape, limit, choice: Choice::default() });
+            let governor = Governor::from_plan(limits.collect(), usize::MAX);
+            let peaks = PlannedPeaks::new((1..).zip(&shapes).map(|(peak, &shape)| (shape, Bytes(peak))).collect());
+            for _ in 0..20 {
+                let batch = BatchShape { utterances: 8, frames: Frames(50 + next(400)), tokens: 1 + next(40) };
+                let limit = governor.plan_of(batch).map(|planned| Bytes(planned.limit as u64));
+                assert_eq!(peaks.of(batch), limit, "{shapes:?} {batch:?}");
+            }
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, CheckpointSelection, CheckpointStore, Disk, NotBest, RealDisk, RunState, Snapshot,
 };
 pub use ema::Ema;
-pub use governor::{Governor, GovernorState, PlannedLimit};
+pub use governor::{Governor, GovernorState, PlannedLimit, PlannedPeaks};
 pub use inference::{InferenceError, InferenceRunner};
 pub use layer_clock::{LayerClock, LayerTime};
 pub use optimizer::{

@@ -8,9 +8,10 @@ mod training_loop;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plimsoll_core::{BatchShape, BatchSource, Bytes, CollectiveError, EndKind, Measure, SourceError, error_chain};
+use plimsoll_core::{BatchSource, Bytes, CollectiveError, EndKind, Measure, SourceError, error_chain};
 use plimsoll_tape::Task;
 
+use crate::governor::PlannedPeaks;
 use crate::{
     CheckpointError, CheckpointStore, Event, InferenceRunner, Observer, PlateauConfig, RunState, StepError, Trainer,
 };
@@ -45,7 +46,7 @@ pub struct RunOptions {
     pub plateau: Option<PlateauConfig>,
     /// Planned peak memory of a step, for each largest batch shape. A step that exceeds its plan by 3 % is reported as
     /// [`Event::Drift`].
-    pub planned: Vec<(BatchShape, Bytes)>,
+    pub planned: PlannedPeaks,
     /// Largest number of utterances that validation computes at once, as planned. A validation that runs out of memory
     /// lowers the number.
     pub validation_batch: usize,
@@ -83,7 +84,7 @@ impl RunOptions {
     /// Makes the options of a run within `limits`: validation after each epoch, a checkpoint every 200 steps, 10
     /// failures in a row, no plateau, no plan, and whole batches in validation.
     pub fn new(limits: Limits) -> Self {
-        let planned = Vec::new();
+        let planned = PlannedPeaks::default();
         Self {
             limits,
             validate_every: None,

@@ -220,13 +220,8 @@ impl MemoryProfile {
         let memory = trial.plan.memory.as_ref();
         let is_host = !trial.plan.training.async_errors;
         let planned = memory.map(|memory| memory.expected_peaks(is_host)).unwrap_or_default();
-        let covering = |shape: BatchShape| {
-            let covers =
-                |other: &&(BatchShape, Bytes)| other.0.frames >= shape.frames && other.0.tokens >= shape.tokens;
-            planned.iter().filter(covers).map(|(_, bytes)| *bytes).min()
-        };
         let row = |step: &StepEvent| {
-            let planned_bytes = step.shape.and_then(covering);
+            let planned_bytes = step.shape.and_then(|shape| planned.of(shape));
             Some(StepMemory { step: step.step, peak_bytes: measured(step)?, planned_bytes })
         };
         let pools = trial.records.iter().rev().find_map(|record| match &record.event {

@@ -328,18 +328,12 @@ impl<'a, T: Task> TrainingLoop<'a, T> {
             peak_bytes,
             times,
         }));
-        if let Some(planned_bytes) = self.planned(shape)
+        if let Some(planned_bytes) = self.options.planned.of(shape)
             && peak_bytes.0 as f64 > planned_bytes.0 as f64 * DRIFT
         {
             self.observe(&Event::Drift { step, phase, planned_bytes, peak_bytes });
         }
         self.observer_time = start.elapsed();
-    }
-
-    /// Returns the planned peak memory for a batch of `shape`; `None` if the plan does not cover this shape.
-    fn planned(&self, shape: BatchShape) -> Option<Bytes> {
-        let covers = |other: &BatchShape| other.frames >= shape.frames && other.tokens >= shape.tokens;
-        self.options.planned.iter().filter(|(other, _)| covers(other)).map(|(_, bytes)| *bytes).min()
     }
 
     fn report_failures(&mut self, failures: &[OutOfMemory], shape: BatchShape) {
