@@ -39,7 +39,7 @@ const SLOWER_MAX: f64 = 0.1;
 /// Factor on the planned memory that counts as kept.
 const MEMORY_MAX: f64 = 1.01;
 /// Memory by which a step on the CPU may exceed its plan. The other threads of the process are measured with it; steps of 16 MiB
-/// took up to 1.1 MiB more than planned, for a cause that is not known (docs/LOG.md, 2026-11-28).
+/// took up to 1.1 MiB more than planned, for a cause that is not known (docs/log/reviews.md, "What testers found").
 const MEMORY_BESIDE: Bytes = Bytes::mib(2);
 /// Share of the time that checkpoints may take.
 const CHECKPOINTS_MAX: f64 = 0.1;

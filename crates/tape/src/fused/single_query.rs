@@ -15,7 +15,7 @@ const LANES: usize = 16;
 /// [`attention_weights`](super::attention_weights) or [`chunked_attention`](super::chunked_attention).
 ///
 /// On the CPU without autodiff each row is read once, in place. A matrix product of one row takes several times as long
-/// as reading the row (docs/LOG.md, 2026-11-21).
+/// as reading the row (docs/log/synthesis.md, "What a spoken frame costs").
 pub fn single_query_attention(query: Tensor<4>, keys: &Tensor<4>, values: &Tensor<4>, count: usize) -> Tensor<4> {
     let on_tape = [&query, keys, values].iter().any(|x| x.is_autodiff());
     if on_tape || ![&query, keys, values].iter().all(|x| is_on_cpu(x)) {
