@@ -241,8 +241,9 @@ pub struct ProbeError {
 /// failure would end the process, but the gate reports that a device with that much memory would have failed.
 ///
 /// Each thread counts in a place of its own, and adds what it counted to the whole when that reaches 4 KiB: one counter for
-/// all threads took a quarter of the time of a memory plan (docs/LOG.md, 2026-11-23). [`current`](MemoryMeter::current) is
-/// exact; the peak and the budget are up to 4 KiB off for each thread that is in the middle of small allocations.
+/// all threads took a quarter of the time of a memory plan
+/// (docs/log/memory-planning.md, "One counter of memory for all threads"). [`current`](MemoryMeter::current) is exact;
+/// the peak and the budget are up to 4 KiB off for each thread that is in the middle of small allocations.
 #[derive(Debug)]
 pub struct CountingAllocator {
     /// Bytes that were added up. May be below zero while one thread frees what another has allocated.

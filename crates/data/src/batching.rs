@@ -46,7 +46,8 @@ pub struct BatchingConfig {
     /// between 16 and 150.
     ///
     /// A larger window means less padding and less randomness: of the pairs of utterances in one batch, 5 to 8 % meet
-    /// again in the next epoch with 7 to 11 windows an epoch, and fewer with more windows (docs/LOG.md, 2026-11-21).
+    /// again in the next epoch with 7 to 11 windows an epoch, and fewer with more windows
+    /// (docs/log/data.md, "Padding beside lhotse").
     #[serde(default)]
     pub window: Option<NonZeroU32>,
     /// Number of frames whose multiples batches are padded to, so that there are fewer different shapes. Default: 1.
@@ -74,7 +75,8 @@ impl BatchingConfig {
 
 /// Number of different padded lengths in frames, divided by the number of different padded lengths in tokens, when
 /// `BatchingConfig::grid` chooses the lengths for a limited number of shapes. For an equal number of shapes, a ratio of
-/// 6 gave less audio padding and more text padding, and 4 the opposite (docs/LOG.md, 2026-11-21).
+/// 6 gave less audio padding and more text padding, and 4 the opposite. The padding with 4.5 and with 4 is in
+/// docs/log/data.md, "Padding beside lhotse".
 const FRAMES_FOR_TOKENS: f64 = 4.5;
 /// Largest number of samples, besides the longest sample, whose lengths `BatchingConfig::grid` uses to choose the
 /// padded lengths. Of a larger data set, it uses samples at equal distances.

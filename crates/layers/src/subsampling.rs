@@ -94,7 +94,7 @@ impl Subsampling {
 
     /// Reduces the frames with products of windows and weights. Their memory on a GPU depends on shapes only, where that of
     /// Burn's convolution depends on what tuning finds; on a CPU a step of a small recognizer takes a fifth less time
-    /// (docs/LOG.md, 2026-11-28).
+    /// (docs/log/cpu-speed.md, "Where the time of the default went").
     fn reduced(&self, x: Tensor<3>, parameters: Vec<Parameters>, pass: &Pass) -> Tensor<3> {
         let convolved = |maps: Tensor<4>, (layer, (weight, bias)): (&Conv2d, Parameters)| {
             relu(pass.observe(layer.weight.id, convolve(layer, maps, weight, bias)))

@@ -40,7 +40,7 @@ pub(crate) fn depthwise_convolution(channels: usize, kernel: usize, device: &Dev
 ///
 /// Equals `conv1d` over the time axis. The frames under the kernel are concatenated and multiplied in one matrix
 /// product: on the CPU a training step of a synthesizer is 1.4x faster than with Burn's convolution, whose backward
-/// pass runs frame by frame (docs/LOG.md, 2026-11-21).
+/// pass runs frame by frame (docs/log/cpu-speed.md, "Convolutions over time as one product").
 pub(crate) fn convolve(layer: &Conv1d, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
     let x = pass.to_compute_dtype(lengths.clear_padding(x));
     let [b, t, i] = x.dims();

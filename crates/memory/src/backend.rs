@@ -102,7 +102,8 @@ impl BackendRules {
 }
 
 /// Bytes of host memory that Burn needs for bookkeeping, beside the values of tensors: round numbers with which no case
-/// of `memtest --verify` is predicted 1 % too low (docs/LOG.md, 2026-11-24).
+/// of `memtest --verify` is predicted 1 % too low
+/// (docs/log/memory-accuracy.md, "What autodiff keeps for an operation").
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandleBytes {
     /// Bytes of bookkeeping for each parameter, and again for each parameter of a rematerialized block: handle, name and

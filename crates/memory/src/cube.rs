@@ -6,7 +6,8 @@
 //! read for the last time gives its memory to an output of the same shape. Layouts are followed as on the CPU.
 //!
 //! Burn's fusion also runs operations in another order: chains without common tensors wait beside each other. An imitation of
-//! that took a third of the time of a plan and made its pages no safer (docs/LOG.md, 2026-11-27).
+//! that took a third of the time of a plan and made its pages no safer
+//! (docs/log/memory-accuracy.md, "CUDA, without the order of Burn's queue").
 
 use std::cmp::Reverse;
 

@@ -462,8 +462,8 @@ impl<S> MemoryModel<'_, S> {
     }
 }
 
-/// Adds the share by which traces were below measurements on the CPU: up to 1 % (docs/LOG.md). On a GPU a part of each page
-/// is kept free instead.
+/// Adds the share by which traces were below measurements on the CPU: up to 1 %
+/// (docs/log/memory-accuracy.md, "CPU, first matrix"). On a GPU a part of each page is kept free instead.
 fn with_margin(peak: Bytes) -> Bytes {
     Bytes(peak.0 + peak.0.div_ceil(100))
 }

@@ -4,7 +4,7 @@
 //! tensor fills lost 1 to 13 % in most shipped configurations, and 8 larger pages 0.3 to 6 %, with less dependence on which
 //! tensors lie beside each other. One page for all would lose the least, but a run that needs a little more than was simulated would take a second. And
 //! for each allocation the host looks through the pages, and moves the entries of all tensors of one page: 16 to 32 pages take
-//! it the least time (docs/LOG.md).
+//! it the least time (docs/log/memory-accuracy.md, "The size of the pages of a GPU").
 
 use plimsoll_core::Bytes;
 
@@ -18,7 +18,7 @@ const SHRINK: [u64; 5] = [16, 8, 4, 2, 1];
 
 /// Parts of the room of a page of which one more is kept free. The order in which a run allocates differs from the
 /// simulation in small ways, and holes with it: by up to 1 % of a page in nearly all variations of recorded runs
-/// (docs/LOG.md).
+/// (docs/log/memory-accuracy.md, "The size of the pages of a GPU").
 const SPARE: u64 = 50;
 
 /// Returns the bytes of a page of `page` bytes that allocations are planned to take.

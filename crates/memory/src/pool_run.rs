@@ -28,8 +28,9 @@ impl Trace {
     ///
     /// The pages of a GPU pool are as large as the largest allocation so far. So a run that first makes and drops an
     /// allocation of this size has pages of this size, and no others; `plimsoll-train` has a function that does so. With
-    /// pages that its largest tensor fills, a Conformer took 6 to 10 % more than was in use, and without any preallocation up
-    /// to 1.7 times as much (docs/LOG.md).
+    /// pages that its largest tensor fills, a Conformer took 6 to 10 % more than was in use
+    /// (docs/log/memory-accuracy.md, "The size of the pages of a GPU"), and without any preallocation 32 to 48 % more
+    /// (docs/log/memory-accuracy.md, "What CubeCL's pools reserve").
     pub fn page(&self, step: StepMemory, allocation: Bytes) -> Bytes {
         self.with_run(|run| run.best_page(step, allocation).0)
     }

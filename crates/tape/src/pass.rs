@@ -154,8 +154,8 @@ impl Pass {
     /// Applies `layer` to the last axis of `x`, as one matrix product in the precision of the pass.
     ///
     /// Burn 0.22 computes a linear layer over three axes as one product per entry of the first axis whenever this
-    /// appears to tile better. On the CPU one product over all rows makes a whole step 1.04x faster (docs/LOG.md,
-    /// 2026-11-21). The speed on a GPU was not measured.
+    /// appears to tile better. On the CPU one product over all rows makes a whole step 1.04x faster
+    /// (docs/log/cpu-speed.md, "Where a step of the CPU backend goes"). The speed on a GPU was not measured.
     pub fn dense<const D: usize>(&self, layer: &Linear, x: Tensor<D>) -> Tensor<D> {
         let mut shape = x.dims();
         let product = self.rows_product(layer, x);

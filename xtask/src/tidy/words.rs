@@ -87,8 +87,8 @@ const KEPT: &[(&str, &str)] = &[
     ("crates/data/src/augment.rs", "colour"),
 ];
 
-/// Names of files that record history, and may keep old words.
-const DIARIES: [&str; 2] = ["LOG.md", "CHANGELOG.md"];
+/// Beginnings of the paths of files that record history, and may keep old words.
+const HISTORY: [&str; 2] = ["docs/log/", "CHANGELOG.md"];
 
 /// Finds the words of `WORDS` in Rust files and in documents, one finding for each file and word.
 pub(super) fn of_the_house(house: &House) -> Vec<Finding> {
@@ -117,10 +117,10 @@ pub(super) fn of_the_house(house: &House) -> Vec<Finding> {
 /// Lists the lines that contain each word, by its index in `WORDS`; a line that has a word twice is listed twice.
 fn lines_by_word(file: &TextFile) -> BTreeMap<usize, Vec<usize>> {
     let mut found = BTreeMap::<usize, Vec<usize>>::new();
-    let name = file.path.rsplit('/').next().unwrap_or_default();
-    if name.ends_with(".md") && !DIARIES.contains(&name) {
+    let records_history = HISTORY.iter().any(|start| file.path.starts_with(start));
+    if file.path.ends_with(".md") && !records_history {
         in_prose(&file.text, 1, &mut found);
-    } else if name.ends_with(".rs") {
+    } else if file.path.ends_with(".rs") {
         for token in tokens(&file.text) {
             match token.kind {
                 Kind::Comment | Kind::Text => in_prose(token.text, token.line, &mut found),
@@ -204,7 +204,9 @@ mod tests {
         );
         check("a.rs", "/* one\n two: nobody */", &[("nobody", &[2])]);
         check("a.rs", "// A careful story.", &[]);
-        check("docs/LOG.md", "It is told.", &[]);
+        check("docs/log/data.md", "It is told.", &[]);
+        check("docs/data.md", "It is told.", &[("told", &[1])]);
+        check("CHANGELOG.md", "It is told.", &[]);
         check("configs/a.toml", "# It is told.", &[]);
     }
 

@@ -147,7 +147,8 @@ fn predicted_memory_is_near_measured() {
     let case = &found["cases"][0];
     let bytes = |key: &str| case[key].as_f64().unwrap();
     let error = bytes("predicted_bytes") / bytes("measured_bytes") - 1.0;
-    // docs/LOG.md has the whole matrix; in a model this small, a larger share of the memory is not tensors.
+    // The whole matrix is in docs/log/memory-accuracy.md, "What autodiff keeps for an operation". In a model this
+    // small, a larger share of the memory is not tensors.
     assert!(error.abs() < 0.04, "{case}");
     assert!(bytes("fixed_bytes") > 0.0 && bytes("fixed_bytes") < bytes("measured_bytes"));
 }

@@ -1,6 +1,8 @@
 //! Models reach their error rates in real training of minutes: only with `cargo xtask test --long`.
 //!
-//! The number of steps is limited, not the time; docs/LOG.md has the times that they took.
+//! The number of steps is limited, not the time. The times that they took are in
+//! docs/log/recognition.md, "Four small jobs", and
+//! docs/log/synthesis.md, "A synthesizer of digits" and "A vocoder with rounds of Griffin-Lim".
 
 use plimsoll_audio::{VoiceTraits, read_recording};
 

@@ -18,7 +18,7 @@ use crate::metadata::with_weights;
 use crate::{ModelError, ModelFolder};
 
 /// How late a token begins after its sound: a model gives a token when enough of it is heard. It is the median of 242 words that
-/// a recognizer of digits was trained on, with frames of 40 ms (docs/LOG.md, 2026-11-24).
+/// a recognizer of digits was trained on, with frames of 40 ms (docs/log/transcription.md, "Where words begin").
 const LATE: Seconds = Seconds(0.045);
 
 /// The text of a recording with the times of its words.
