@@ -100,6 +100,17 @@ impl Samples {
     }
 }
 
+impl Seconds {
+    /// Describes the time as a length of speech: `0.76s of speech`, where a duration of that many seconds is `760ms`, which reads as
+    /// computing time.
+    pub fn of_speech(self) -> String {
+        match self.0 > 0.0 && self.0 < 1.0 {
+            true => format!("{}s of speech", trimmed(self.0, 2)),
+            false => format!("{self} of speech"),
+        }
+    }
+}
+
 impl FromStr for Bytes {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -312,6 +323,15 @@ mod tests {
             if let Ok(read) = read {
                 assert_eq!(read.to_string(), printed);
             }
+        }
+    }
+
+    #[test]
+    fn a_length_of_speech_is_never_in_milliseconds() {
+        for (seconds, printed) in
+            [(0.0, "0s"), (0.7635, "0.76s"), (0.004, "0s"), (1.0, "1s"), (79.46, "79.5s"), (5000.0, "1h23m")]
+        {
+            assert_eq!(Seconds(seconds).of_speech(), format!("{printed} of speech"));
         }
     }
 

@@ -55,7 +55,7 @@ pub use batching::{BATCHING_VERSION, BatchSize, BatchingConfig, Epoch, SampleMet
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
 pub use fingerprint::CorpusFingerprint;
-pub use import::{Entry, Format, ImportError, ImportOptions, Listing, import};
+pub use import::{Entry, Format, ImportError, ImportOptions, Listing, UnpackFolder, import};
 pub use issue::{Issue, IssueKind, SourceLocation};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};
 pub use manifest::{Manifest, ManifestError};

@@ -108,5 +108,5 @@ pub fn summary(report: &CorpusReport, options: &CorpusOptions) -> String {
     let &CorpusReport { utterances, speakers, total } = report;
     let out = options.out.display();
     let (utterances, voices) = (counted(utterances, "utterance"), counted(speakers, "voice"));
-    format!("{utterances} in {voices}, {total} of speech, in {out}")
+    format!("{utterances} in {voices}, {}, in {out}", total.of_speech())
 }

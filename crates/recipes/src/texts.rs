@@ -5,7 +5,8 @@ use std::path::Path;
 
 use plimsoll_core::error_chain;
 use plimsoll_data::utterances::Utterances;
-use plimsoll_data::{ImportError, ImportOptions, Manifest, ManifestError};
+use plimsoll_data::{ImportError, ImportOptions, Manifest, ManifestError, UnpackFolder};
+use plimsoll_monitor::doctor::user_cache;
 use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
 
 use crate::config::{DataConfig, NumbersChoice, RunConfig, Task, TokenizerChoice, nearest_word};
@@ -16,11 +17,19 @@ use crate::error::{Failure, FailureExt};
 /// # Errors
 /// If the manifest or the file `data.tokenizer_file` cannot be read.
 pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
-    let options = ImportOptions { audio_root: data.audio_root.clone(), ..ImportOptions::default() };
+    let options =
+        ImportOptions { audio_root: data.audio_root.clone(), unpack: unpack_folder(data), ..ImportOptions::default() };
     let mut manifest = Manifest::read_with(path, &options).map_err(unreadable)?;
     let normalize = text_normalizer(data)?;
     manifest.utterances = manifest.utterances.map_texts(normalize);
     Ok(manifest)
+}
+
+/// Returns the folder for compressed shards; `None` if the system names no folder for caches.
+pub fn unpack_folder(data: &DataConfig) -> Option<UnpackFolder> {
+    let of_user = || Some(user_cache(&|name| std::env::var_os(name))?.join("plimsoll/unpacked"));
+    let path = data.unpack_dir.clone().or_else(of_user)?;
+    Some(UnpackFolder { path, limit: data.unpack_size })
 }
 
 /// Returns the failure for a corpus that cannot be read, with the folder of its audio if that is known.
@@ -28,6 +37,11 @@ fn unreadable(error: ManifestError) -> Failure {
     match &error {
         ManifestError::NothingUsable { audio_root: Some(folder), .. } => {
             let help = format!("its audio files are found from {0}: --set data.audio_root={0}", folder.display());
+            Failure::invalid(error_chain(&error), help)
+        }
+        ManifestError::Import(ImportError::NotUnpacked { .. }) => {
+            let help =
+                "name another folder with `--set data.unpack_dir=DIR`, or a higher limit with `--set data.unpack_size`";
             Failure::invalid(error_chain(&error), help)
         }
         ManifestError::Import(ImportError::NotFound(path)) => Failure::invalid(error_chain(&error), place_of(path)),

@@ -6,7 +6,7 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::lines::{JsonItems, Lines};
-use super::shards::{ARROW, PARQUET, TAR};
+use super::shards::{ARROW, PARQUET, TAR, has_extension};
 use super::tables::{self, NEEDED};
 use super::unlisted::{Files, single};
 use super::walk::{Walk, children, ending, is_audio, is_text, name};
@@ -37,9 +37,9 @@ fn detect_file(file: &Path) -> Option<Format> {
         "json" => detect_json(file),
         "csv" => detect_csv(file),
         "tsv" => detect_tsv(file),
-        TAR => Some(Format::WebDataset),
-        PARQUET => Some(Format::Parquet),
-        ARROW => Some(Format::Arrow),
+        _ if has_extension(file, TAR) => Some(Format::WebDataset),
+        _ if has_extension(file, PARQUET) => Some(Format::Parquet),
+        _ if has_extension(file, ARROW) => Some(Format::Arrow),
         _ if whole.ends_with(librispeech::LIST) => Some(Format::LibriSpeech),
         _ => kaldi::REQUIRED.contains(&bare).then_some(Format::Kaldi),
     }
@@ -115,9 +115,9 @@ fn by_files(folder: &Path) -> Option<Format> {
         }
         audio |= is_audio(&file);
         text |= is_text(&file);
-        shard |= ending(&file) == TAR;
-        table |= ending(&file) == PARQUET;
-        arrow |= ending(&file) == ARROW;
+        shard |= has_extension(&file, TAR);
+        table |= has_extension(&file, PARQUET);
+        arrow |= has_extension(&file, ARROW);
     }
     // Audio beside shards may be what they were made from, or what was unpacked.
     match (audio, text, shard) {
@@ -139,7 +139,7 @@ pub(super) fn unknown(path: &Path) -> ImportError {
     if holds_only_archives(path) {
         return not_readable(
             "holds compressed archives, which cannot be read from the middle",
-            "unpack `.tar.gz` to `.tar` with gunzip, which is read as WebDataset, or everything into a folder",
+            "unpack them into a folder; samples of WebDataset are read from `.tar` and `.tar.gz`",
         );
     }
     if path.is_dir() {
@@ -189,7 +189,7 @@ fn unknown_folder(path: &Path) -> ImportError {
 fn holds_only_archives(path: &Path) -> bool {
     let is_archive = |file: &Path| {
         let whole = name(file);
-        ["tgz", "zip"].contains(&ending(file).as_str()) || whole.contains(".tar.")
+        ending(file) == "zip" || whole.contains(".tar.")
     };
     let files = || Walk::new(path).filter_map(Result::ok);
     files().any(|file| is_archive(&file)) && !files().any(|file| is_audio(&file))

@@ -41,6 +41,16 @@ pub enum ImportError {
         /// Error of the operating system while reading.
         source: io::Error,
     },
+    /// A compressed shard cannot be unpacked.
+    #[error("cannot unpack {} into {}", file.display(), folder.display())]
+    NotUnpacked {
+        /// The compressed shard.
+        file: PathBuf,
+        /// Folder that it is unpacked into.
+        folder: PathBuf,
+        /// Error while unpacking: of the operating system, or the limit of the folder.
+        source: io::Error,
+    },
     /// The lists have neither an utterance nor an issue.
     #[error("{} lists no utterance", .0.display())]
     Empty(PathBuf),

@@ -9,7 +9,7 @@ use super::error::ImportError;
 use super::format::Format;
 use super::json::Object;
 use super::lines::Lines;
-use super::shards::{ARROW, PARQUET, shards};
+use super::shards::{ARROW, PARQUET, has_extension, shards};
 use super::walk::{children, ending, folder_of, id_of};
 use super::{arrow, parquet};
 use crate::issue::{Issue, IssueKind, SourceLocation};
@@ -31,10 +31,10 @@ const LANGUAGE: [&str; 3] = ["language", "locale", "lang"];
 /// it or in its subfolders.
 pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), ImportError> {
     let lists = lists(path);
-    if !shards(path, PARQUET).is_empty() && (lists.is_empty() || ending(path) == PARQUET) {
+    if !shards(path, PARQUET).is_empty() && (lists.is_empty() || has_extension(path, PARQUET)) {
         return parquet::read(builder, path);
     }
-    if !arrow::files(path).is_empty() && (lists.is_empty() || ending(path) == ARROW) {
+    if !arrow::files(path).is_empty() && (lists.is_empty() || has_extension(path, ARROW)) {
         return arrow::read(builder, path);
     }
     if lists.is_empty() {

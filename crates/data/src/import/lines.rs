@@ -51,7 +51,7 @@ impl Lines {
         let mut reader = BufReader::new(file);
         let compressed = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
         let reader: Box<dyn Read> = match compressed {
-            true => Box::new(BoundedUnpack { inner: MultiGzDecoder::new(reader), size, unpacked: 0 }),
+            true => Box::new(BoundedUnpack::new(MultiGzDecoder::new(reader), size)),
             false => Box::new(reader),
         };
         let is_utf16 = Arc::new(AtomicBool::new(false));
@@ -181,10 +181,17 @@ pub(super) fn ends_with_returns(first: &[u8]) -> bool {
 }
 
 /// Reader of a compressed file. Reading fails when the unpacked size exceeds `MAX_UNPACK_RATIO` times the packed size.
-struct BoundedUnpack<R> {
+pub(super) struct BoundedUnpack<R> {
     inner: R,
     size: u64,
     unpacked: u64,
+}
+
+impl<R> BoundedUnpack<R> {
+    /// Reads what `inner` unpacks from a file of `size` bytes.
+    pub(super) fn new(inner: R, size: u64) -> Self {
+        Self { inner, size, unpacked: 0 }
+    }
 }
 
 impl<R: Read> Read for BoundedUnpack<R> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use plimsoll_core::Seconds;
 
 use super::format::Format;
+use super::unpack::UnpackFolder;
 use crate::issue::{Issue, SourceLocation};
 
 /// Key of the id of an utterance that this crate has packed. Names in a shard cannot have all characters of an id, and
@@ -26,6 +27,8 @@ pub struct ImportOptions {
     pub speaker: Option<String>,
     /// Language of utterances whose list names no language; `None` leaves the language unknown.
     pub language: Option<String>,
+    /// Folder into which compressed tar shards are unpacked; without it, they are issues.
+    pub unpack: Option<UnpackFolder>,
 }
 
 /// One utterance as listed in a corpus. Its audio has not been checked.

@@ -52,6 +52,7 @@ mod webdataset;
 mod detect;
 mod index;
 mod unlisted;
+mod unpack;
 
 use std::io;
 use std::path::Path;
@@ -64,6 +65,7 @@ pub use index::{IndexError, ListIndex, index_list};
 pub(crate) use kaldi::OWN_ID_TABLE;
 pub(crate) use listing::OWN_ID;
 pub use listing::{Entry, ImportOptions, Listing};
+pub use unpack::UnpackFolder;
 
 pub(crate) use builder::Imported;
 use builder::ListingBuilder;
@@ -85,7 +87,7 @@ pub(crate) fn read_lists(path: &Path, options: &ImportOptions) -> Result<Importe
     }
     let format = options.format.or_else(|| Format::detect(path)).ok_or_else(|| detect::unknown(path))?;
     // An index holds what is read without any option.
-    let plain = ImportOptions { format: options.format, ..ImportOptions::default() };
+    let plain = ImportOptions { format: options.format, unpack: options.unpack.clone(), ..ImportOptions::default() };
     if format == Format::Manifest
         && *options == plain
         && let Some(list) = manifest::in_folder(path)

@@ -5,23 +5,24 @@ use std::path::{Path, PathBuf};
 
 use crate::issue::IssueKind;
 
-use super::walk::{Walk, children, ending, folder_of, name};
+use super::walk::{Walk, children, folder_of, name, without_copies};
 
 /// Largest number of files of a pattern. A hundred thousand shards of a gigabyte are more than any corpus of speech.
 const MAX_SHARDS: usize = 100_000;
 
-/// Extension of tar shards.
-pub(super) const TAR: &str = "tar";
+/// Extensions of tar shards.
+pub(super) const TAR: &[&str] = &["tar", "tar.gz", "tgz"];
 /// Extension of Parquet files.
-pub(super) const PARQUET: &str = "parquet";
+pub(super) const PARQUET: &[&str] = &["parquet"];
 /// Extension of Arrow files.
-pub(super) const ARROW: &str = "arrow";
+pub(super) const ARROW: &[&str] = &["arrow"];
 
-/// Returns the shards with an extension at `path`, in order: the path itself where it is a file, the files of a pattern
+/// Returns the shards with one of some extensions at `path`, in order: the path itself where it is a file, the files of a pattern
 /// (those that braces name may be missing), or all such files below a folder.
-pub(super) fn shards(path: &Path, extension: &str) -> Vec<PathBuf> {
+pub(super) fn shards(path: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     if path.is_dir() {
-        return Walk::new(path).filter_map(Result::ok).filter(|file| ending(file) == extension).collect();
+        let files = Walk::new(path).filter_map(Result::ok).filter(|file| has_extension(file, extensions));
+        return without_copies(files.collect());
     }
     match is_pattern(path) {
         true => {
@@ -30,6 +31,13 @@ pub(super) fn shards(path: &Path, extension: &str) -> Vec<PathBuf> {
         }
         false => vec![path.into()],
     }
+}
+
+/// Whether a file has one of some extensions, which may have a dot inside.
+pub(super) fn has_extension(file: &Path, extensions: &[&str]) -> bool {
+    let name = name(file).to_ascii_lowercase();
+    let has = |extension: &&str| name.strip_suffix(extension).is_some_and(|stem| stem.ends_with('.'));
+    extensions.iter().any(has)
 }
 
 /// Adds to the issue of a shard an estimate of the utterances that are lost with it. `found` is the number of utterances before
@@ -52,7 +60,7 @@ pub(super) fn with_loss(kind: IssueKind, (shard, found): (&Path, usize), whole: 
 /// Returns whether a path names several shards by braces or a star, and not a file whose name has them.
 pub(super) fn is_pattern(path: &Path) -> bool {
     let is_pattern = path.to_str().is_some_and(|text| first_brace(text).is_some() || name(path).contains('*'));
-    is_pattern && [TAR, PARQUET, ARROW].contains(&&*ending(path)) && !path.exists()
+    is_pattern && [TAR, PARQUET, ARROW].iter().any(|kind| has_extension(path, kind)) && !path.exists()
 }
 
 /// Returns the files that a name with a star stands for, in order; `None` for a name without a star.

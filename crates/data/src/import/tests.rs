@@ -14,6 +14,7 @@ mod mutated;
 mod parquet;
 mod pieces;
 mod places;
+mod unpacking;
 
 use std::fmt::Write as _;
 use std::fs;

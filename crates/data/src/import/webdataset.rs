@@ -16,6 +16,7 @@ use super::lines::MAX_LINE_BYTES;
 use super::listing::OWN_ID;
 use super::shards::{TAR, shards, with_loss};
 use super::tar_members::TarMembers;
+use super::unpack::Unpacker;
 use super::walk::{ending, is_audio, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use plimsoll_audio::AudioSource;
@@ -37,14 +38,24 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     if shards.is_empty() {
         return Err(ImportError::WrongFormat { path: path.into(), format: Format::WebDataset });
     }
-    let read: Vec<Shard> = shards.into_par_iter().map(Shard::read).collect();
+    let unpacker = Unpacker::new(builder.options().unpack.as_ref(), &shards);
+    let read: Result<Vec<Shard>, ImportError> =
+        shards.into_par_iter().map(|file| Ok(Shard::read(unpacker.content(&file)?, file))).collect();
+    let read = read?;
+    if read.iter().any(Shard::is_unpacked) && !read.iter().any(Shard::has_samples) {
+        return Err(ImportError::NotReadable {
+            path: path.into(),
+            found: "has no sample of WebDataset: audio and its text under one name".into(),
+            advice: "unpack it into a folder, whose layout is then detected".into(),
+        });
+    }
     let are_keys_shared = has_shared_keys(&read);
     let whole: Vec<usize> =
         read.iter().filter(|shard| shard.damage.is_none()).map(|shard| shard.drafts.len()).collect();
     let root = builder.root.clone();
-    for Shard { file, drafts, damage } in read {
+    for Shard { file, content, drafts, damage } in read {
         let location = SourceLocation { file: file.clone(), line: None };
-        let own = file.strip_prefix(&root).unwrap_or(&file).with_extension("");
+        let own = without_extension(file.strip_prefix(&root).unwrap_or(&file));
         let found = drafts.len();
         for draft in drafts {
             let renamed = draft.map(|draft| match are_keys_shared {
@@ -54,7 +65,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
             builder.add(location.clone(), renamed);
         }
         if let Some(damage) = damage {
-            builder.add_issue(location, None, with_loss(damage, (&file, found), &whole));
+            builder.add_issue(location, None, with_loss(damage, (&content, found), &whole));
         }
     }
     Ok(())
@@ -68,24 +79,41 @@ fn has_shared_keys(shards: &[Shard]) -> bool {
     keys.any(|is_shared| is_shared)
 }
 
+/// Returns the path of a shard without its extensions.
+fn without_extension(file: &Path) -> PathBuf {
+    let bare = file.with_extension("");
+    if ending(&bare) == "tar" { bare.with_extension("") } else { bare }
+}
+
 /// Content of one shard.
 struct Shard {
     file: PathBuf,
+    /// The tar file that is read: the shard itself, or what it was unpacked into.
+    content: PathBuf,
     drafts: Vec<Result<Draft, Issue>>,
     /// Issue of the whole shard, which ended the reading.
     damage: Option<IssueKind>,
 }
 
 impl Shard {
-    fn read(file: PathBuf) -> Self {
-        let mut shard = Self { file, drafts: Vec::new(), damage: None };
+    fn read(content: PathBuf, file: PathBuf) -> Self {
+        let mut shard = Self { file, content, drafts: Vec::new(), damage: None };
         shard.damage = shard.read_samples().err();
         shard
     }
 
+    fn is_unpacked(&self) -> bool {
+        self.content != self.file
+    }
+
+    /// Whether a sample has audio and a text.
+    fn has_samples(&self) -> bool {
+        self.drafts.iter().flatten().any(|draft| !draft.text.trim().is_empty())
+    }
+
     fn read_samples(&mut self) -> Result<(), IssueKind> {
         let unreadable = |error: std::io::Error| IssueKind::Unreadable(error.to_string());
-        let mut members = TarMembers::open(&self.file).map_err(unreadable)?;
+        let mut members = TarMembers::open(&self.content).map_err(unreadable)?;
         let mut sample = Sample::default();
         while let Some(member) = members.next() {
             let member = match member {
@@ -115,7 +143,7 @@ impl Shard {
 
     fn add(&mut self, sample: Sample) {
         if !sample.fields.is_empty() {
-            self.drafts.extend(sample.drafts(&self.file));
+            self.drafts.extend(sample.drafts(&self.content));
         }
     }
 }

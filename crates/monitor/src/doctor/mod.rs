@@ -22,7 +22,7 @@ pub use bundle::BundleError;
 pub use check::{Check, CheckContext, CheckStatus, Outcome};
 pub use checks::{DeviceKind, DoctorOptions, LoaderFacts};
 pub use facts::{
-    CpuFacts, CudaHome, DeviceNode, FoundLibrary, GpuPower, KernelCache, MachineFacts, OpenFiles, SwapFacts,
+    CpuFacts, CudaHome, DeviceNode, FoundLibrary, GpuPower, KernelCache, MachineFacts, OpenFiles, SwapFacts, user_cache,
 };
 pub use redact::Redactor;
 pub use report::{CheckReport, DoctorGpu, DoctorReport, MachineSummary};

@@ -10,8 +10,9 @@ use crate::number::finite_number;
 use crate::output::ForceFlag;
 use crate::run_flag::run_folder;
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::ConfigArgs;
+use plimsoll_recipes::config::{ConfigArgs, DataConfig};
 use plimsoll_recipes::filling::Part;
+use plimsoll_recipes::texts::unpack_folder;
 
 /// Commands of `data`.
 #[derive(Debug, Subcommand)]
@@ -56,8 +57,8 @@ pub(crate) struct CorpusArgs {
 }
 
 impl CorpusArgs {
-    /// Returns the options with which the corpus is imported. Fails if the format is unknown.
-    pub(super) fn import_options(&self) -> Result<ImportOptions, Failure> {
+    /// Returns the options with which the corpus is imported, with the folders of `data`. Fails if the format is unknown.
+    pub(super) fn import_options(&self, data: &DataConfig) -> Result<ImportOptions, Failure> {
         let format = self.format.as_deref().map(|word| {
             Format::from_name(word).ok_or_else(|| {
                 let words = Format::ALL.map(Format::name).join(", ");
@@ -66,9 +67,10 @@ impl CorpusArgs {
         });
         Ok(ImportOptions {
             format: format.transpose()?,
-            audio_root: self.audio_root.clone(),
+            audio_root: self.audio_root.clone().or_else(|| data.audio_root.clone()),
             speaker: self.speaker.clone(),
             language: self.language.clone(),
+            unpack: unpack_folder(data),
         })
     }
 }

@@ -134,8 +134,7 @@ fn check_corpus(
     let path = corpus.path.as_ref().or(config.data.manifest.as_ref()).ok_or_else(|| {
         Failure::invalid("no corpus was named", "give its folder or list, or a configuration with data.manifest")
     })?;
-    let mut options = corpus.import_options()?;
-    options.audio_root = options.audio_root.or_else(|| config.data.audio_root.clone());
+    let options = corpus.import_options(&config.data)?;
     let spinner = crate::terminal::spinner("reading lists");
     let listing = import(path, &options).invalid();
     spinner.finish_and_clear();

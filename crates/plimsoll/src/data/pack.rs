@@ -26,7 +26,7 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
         .clone()
         .or_else(|| config.data.manifest.clone())
         .ok_or_else(|| Failure::invalid("the corpus is missing", "give its folder or list as an argument"))?;
-    let manifest = Manifest::read_with(&path, &args.corpus.import_options()?).invalid()?;
+    let manifest = Manifest::read_with(&path, &args.corpus.import_options(&config.data)?).invalid()?;
     let mut options = PackOptions::new(format);
     options.shard_size = args.shard_size;
     let bar = bar("packing", manifest.utterances.len() as u64);

@@ -98,8 +98,8 @@ impl Report {
     fn summary(&self, all: bool) -> String {
         let Self { path, format, listed, usable, .. } = self;
         let mut text = format!("{} ({format})\n", path.display());
-        let total = Seconds(self.total_seconds);
-        let _ = writeln!(text, "{} listed, {usable} usable: {total} of speech", counted(listed, "utterance"));
+        let total = Seconds(self.total_seconds).of_speech();
+        let _ = writeln!(text, "{} listed, {usable} usable: {total}", counted(listed, "utterance"));
         let _ = writeln!(text, "  usable: {}", self.rule);
         for (sound, count) in &self.sounds {
             let _ = writeln!(text, "  {}: {sound}", counted(count, "file"));

@@ -148,9 +148,8 @@ impl Report {
     /// Formats the report as text, with the `worst` worst utterances.
     pub(super) fn summary(&self, worst: usize) -> String {
         let Self { run, name, scored, skipped, .. } = self;
-        let (count, audio) = (scored.len(), self.audio());
-        let mut text =
-            format!("{} by {name} search on {}, {audio} of speech\n", run.display(), counted(count, "utterance"));
+        let (count, audio) = (scored.len(), self.audio().of_speech());
+        let mut text = format!("{} by {name} search on {}, {audio}\n", run.display(), counted(count, "utterance"));
         for (name, units, counts) in [("CER", "characters", self.characters()), ("WER", "words", self.words())] {
             let _ = writeln!(
                 text,

@@ -233,8 +233,12 @@ impl Report {
     }
 
     fn summary(&self, count: usize) -> String {
-        let mut text =
-            format!("{} on {}, {} of speech\n", self.run.display(), counted(self.utterances, "utterance"), self.audio);
+        let mut text = format!(
+            "{} on {}, {}\n",
+            self.run.display(),
+            counted(self.utterances, "utterance"),
+            self.audio.of_speech()
+        );
         if let Some(judge) = &self.judge {
             let (characters, words) = self.errors();
             let judge = judge.display();

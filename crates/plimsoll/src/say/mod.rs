@@ -346,7 +346,7 @@ fn print_result(args: &SayArgs, pipeline: &SpeechPipeline, request: &SpeechReque
     }
     match args.json {
         true => println!("{}", report(pipeline, request, speech, &unknown)),
-        false => println!("{file}: {:.2} s of speech", length.0),
+        false => println!("{file}: {}", length.of_speech()),
     }
 }
 

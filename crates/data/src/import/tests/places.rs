@@ -159,7 +159,7 @@ fn list_that_cannot_be_read_is_described() {
         import(path, &ImportOptions::default()).unwrap_err().to_string()
     };
     for (files, name, expected) in [
-        (&[("shards/0.tar.gz", &b""[..]), ("shards/1.tgz", b"")][..], "", "holds compressed archives"),
+        (&[("shards/0.tar.xz", &b""[..]), ("shards/1.zip", b"")][..], "", "holds compressed archives"),
         (&[("x.zip", b"")], "x.zip", "holds compressed archives"),
         (&[("x.json", b"{\n \"a\": {\"wav\": \"a.wav\", \"words\": \"x\"}\n}")], "x.json", "is one JSON object"),
         (&[("x.json", b"[{\"path\": \"a.wav\"}]")], "x.json", "its objects have no path of an audio file"),

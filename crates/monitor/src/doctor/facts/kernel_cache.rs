@@ -1,6 +1,7 @@
 //! Where CubeCL, the compiler of GPU kernels, keeps compiled kernels and the results of tuning them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{metadata, read_to_string, remove_file};
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,7 @@ enum Place {
 impl KernelCache {
     /// Finds the file for this process.
     pub fn for_process() -> Self {
-        let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+        let text = |word: OsString| word.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(key, value)| (text(key), text(value))).collect();
         Self::find(&variables, &std::env::current_dir().unwrap_or_default(), &std::env::temp_dir())
     }
@@ -108,9 +109,9 @@ impl KernelCache {
         let folder = match path {
             Place::Local => current.into(),
             // CubeCL's default is the folder of the build, where each working tree would compile its own.
-            Place::Target | Place::Global => {
-                user_cache(variables).unwrap_or_else(|| temp.into()).join("plimsoll/kernels")
-            }
+            Place::Target | Place::Global => user_cache(&|name| variables.get(name).map(Into::into))
+                .unwrap_or_else(|| temp.into())
+                .join("plimsoll/kernels"),
             Place::Directory(folder) => current.join(folder),
         };
         let is_disabled = match variables.get("CUBECL_AUTOTUNE_CACHE").map(String::as_str) {
@@ -137,8 +138,8 @@ impl Settings {
 }
 
 /// Returns the folder for caches of this user (XDG Base Directory Specification).
-fn user_cache(variables: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let absolute = |name: &str| variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+pub fn user_cache(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if cfg!(windows) {
         return absolute("LOCALAPPDATA");
     }

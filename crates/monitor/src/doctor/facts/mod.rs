@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use plimsoll_core::Bytes;
 
-pub use self::kernel_cache::KernelCache;
+pub use self::kernel_cache::{KernelCache, user_cache};
 pub(super) use self::libraries::LIBDEVICE;
 pub use self::libraries::{CudaHome, FoundLibrary};
 pub use self::power::GpuPower;

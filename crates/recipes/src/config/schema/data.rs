@@ -86,6 +86,11 @@ section! {
         cache_size: Bytes = Bytes::gib(50), Kind::Memory(Bytes(0));
         /// Whether `data.cache_dir` holds features in 16 bits, which halves their size.
         cache_half: bool = false, Kind::Bool;
+        /// Folder into which compressed shards (`.tar.gz`, `.tgz`) are unpacked once for all runs. Default: `plimsoll/unpacked` in
+        /// the cache folder of the user.
+        unpack_dir: Option<PathBuf> = None, Kind::Path;
+        /// Largest size of `data.unpack_dir`; the shards whose last use is the longest ago are deleted first.
+        unpack_size: Bytes = Bytes::gib(50), Kind::Memory(Bytes(0));
         /// Whether texts are converted to lower case.
         lowercase: bool = false, Kind::Bool;
         /// Whether texts keep their punctuation. Without it, only single marks inside words and numbers stay. A recognizer with
