@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plimsoll_recipes::invocation::command;
+use plimsoll_config::invocation::command;
 use plimsoll_recipes::training::named_run;
 
 /// The run or exported model that a command reads: `RUN`, or `--run RUN`.

@@ -18,16 +18,17 @@ use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization};
 use plimsoll_text::{Tokenizer, unheard_characters};
 
-use crate::config::{DataConfig, RunConfig, Task, TokenizerChoice};
 use crate::corpus;
 use crate::device::is_host;
 use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
 use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
-use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::tokenizer;
+use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{DataConfig, RunConfig};
 use selection::{Selected, TokenCount, accept, nothing_left, read, select};
 
 pub use selection::{CtcFrames, ctc_tokenizer, limits, report_flaws};

@@ -12,7 +12,7 @@ use super::accept;
 use super::args::CacheArgs;
 use crate::environment;
 use crate::terminal::{Terminal, bar};
-use plimsoll_recipes::config::RunConfig;
+use plimsoll_config::RunConfig;
 use plimsoll_recipes::filling::{Filled, Part, fill_cache};
 use plimsoll_recipes::processes::Processes;
 use plimsoll_recipes::{Failure, FailureExt, load_run};
