@@ -11,10 +11,8 @@ use std::sync::Arc;
 use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter, Position};
 use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
-use plimsoll_data::{
-    Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Noise, Shard, Store,
-    StoreConfig, StorePrecision,
-};
+use plimsoll_data::store::{Store, StoreConfig, StorePrecision};
+use plimsoll_data::{Augment, BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Noise, Shard};
 use plimsoll_text::Tokenizer;
 
 #[global_allocator]

@@ -16,10 +16,8 @@ use std::time::Instant;
 use plimsoll_audio::{LogMel, LogMelConfig, audio_info, read_recording};
 use plimsoll_core::{Batch, BatchSource, Bytes, Key, Position, Seconds};
 use plimsoll_corpus::{CorpusOptions, Engine, make_corpus};
-use plimsoll_data::{
-    BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Shard, Store, StoreConfig,
-    StorePrecision, Utterance,
-};
+use plimsoll_data::store::{Store, StoreConfig, StorePrecision};
+use plimsoll_data::{BatchSize, BatchingConfig, Dataset, Loader, LoaderConfig, Manifest, Mode, Shard, Utterance};
 use plimsoll_text::Tokenizer;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

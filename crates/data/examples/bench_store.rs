@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use plimsoll_audio::{LogMel, LogMelConfig};
 use plimsoll_core::Bytes;
-use plimsoll_data::{Store, StoreConfig, StoreKey, StorePrecision};
+use plimsoll_data::store::{Store, StoreConfig, StoreKey, StorePrecision};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let records: u64 = std::env::args().nth(1).map_or(Ok(500), |records| records.parse())?;

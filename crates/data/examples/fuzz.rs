@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_audio::{audio_info, read_recording};
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryMeter};
-use plimsoll_data::{Format, ImportOptions, Store, StoreConfig, StoreKey, StorePrecision, import, survey_store};
+use plimsoll_data::store::{Store, StoreConfig, StoreKey, StorePrecision, survey};
+use plimsoll_data::{Format, ImportOptions, import};
 use plimsoll_text::Tokenizer;
 
 #[global_allocator]
@@ -166,7 +167,7 @@ fn values(n: u64) -> Vec<f32> {
 
 /// Reads a store and checks that every record found has the stored values.
 fn read_cache(folder: &Path) {
-    let _ = survey_store(folder, &|_| {});
+    let _ = survey(folder, &|_| {});
     let config = StoreConfig { limit: Bytes::mib(1), precision: StorePrecision::F32 };
     let Ok(store) = Store::open(folder, &config) else { return };
     for n in 0..20 {

@@ -23,6 +23,7 @@ mod select;
 mod audio_root;
 mod check;
 mod manifest;
+pub mod unpack;
 
 mod fingerprint;
 pub mod long;
@@ -31,7 +32,7 @@ mod stats;
 
 pub mod pack;
 
-mod store;
+pub mod store;
 
 mod audio_identity;
 mod augment;
@@ -55,15 +56,11 @@ pub use batching::{BATCHING_VERSION, BatchSize, BatchingConfig, Epoch, SampleMet
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
 pub use fingerprint::CorpusFingerprint;
-pub use import::{Entry, Format, ImportError, ImportOptions, Listing, UnpackFolder, import};
+pub use import::{Entry, Format, ImportError, ImportOptions, Listing, import};
 pub use issue::{Issue, IssueKind, SourceLocation};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};
 pub use manifest::{Manifest, ManifestError};
 pub use select::{Limits, Selection};
 pub use split::{Split, SplitBy, SplitError, hold_out};
 pub use stats::{Bin, CorpusStats, Spread};
-pub use store::{
-    DamagedRecord, Store, StoreConfig, StoreCounts, StoreError, StoreKey, StorePrecision, StoreReport,
-    clear as clear_store, survey as survey_store,
-};
 pub use utterance::Utterance;

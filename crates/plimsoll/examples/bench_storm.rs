@@ -23,7 +23,8 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Stage};
 use plimsoll_tape::{NamedTensor, collect};
-use plimsoll_train::{Event, Governor, PlannedLimit};
+use plimsoll_train::planned::PlannedLimit;
+use plimsoll_train::{Event, Governor};
 
 use device::device;
 use net::FEATURES;

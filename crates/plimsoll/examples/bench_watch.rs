@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use plimsoll_config::ConfigArgs;
 use plimsoll_core::{BatchShape, CountingAllocator, StepEvent, timing};
 use plimsoll_monitor::sample::{MachineSource, Monitor, Sample, SampleSource, Sampler};
-use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_recipes::load;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{RunDisplay, Totals, Trial, TrialOptions};
 use plimsoll_train::Event;

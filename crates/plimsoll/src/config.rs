@@ -4,9 +4,11 @@
 mod tests;
 
 use clap::Subcommand;
+use plimsoll_config::choices::Task;
+use plimsoll_config::{ConfigArgs, ConfigSources, Loaded, RunConfig, sources, to_json, to_toml};
 use plimsoll_core::counted;
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{ConfigArgs, ConfigSources, Loaded, RunConfig, Task, load, sources, to_json, to_toml};
+use plimsoll_recipes::load;
 use plimsoll_recipes::mapping;
 
 /// The subcommands of `plimsoll config`.

@@ -6,8 +6,9 @@ use clap::Args;
 use plimsoll_monitor::Machine;
 
 use crate::environment;
+use plimsoll_config::ConfigArgs;
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_recipes::load;
 
 /// Arguments of `gpu-info`.
 #[derive(Debug, Args)]

@@ -45,7 +45,7 @@ use std::process::ExitCode;
 
 use plimsoll_core::CountingAllocator;
 
-use plimsoll_recipes::invocation::set_program;
+use plimsoll_config::invocation::set_program;
 use terminal::ExitCodeExt;
 
 /// Parses the arguments of this process, runs the command, and returns its exit code.

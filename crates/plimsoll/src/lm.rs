@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Bytes, counted, open_text_file};
 use plimsoll_data::{ImportOptions, Manifest};
 use plimsoll_language::{NgramModel, Prediction, Quantization, TrainOptions, TrainProgress, Unit, train_with};
-use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::language::open_model;
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::{Value, json};

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::environment;
 use crate::terminal::Terminal;
-use plimsoll_recipes::config::{ConfigArgs, RunConfig, Task};
+use plimsoll_config::choices::Task;
+use plimsoll_config::{ConfigArgs, RunConfig};
 use plimsoll_recipes::corpus;
 use plimsoll_recipes::mapping::ModelPlan;
 use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};

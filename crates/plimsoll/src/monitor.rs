@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use plimsoll_config::ConfigArgs;
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Bytes, counted, error_chain};
 use plimsoll_monitor::RunLock;
 use plimsoll_monitor::live::{LiveRun, RunFollower, RunView, line};
@@ -18,8 +20,7 @@ use plimsoll_monitor::sample::{
 };
 use plimsoll_monitor::serve::{ServeError, ServeOptions, Server};
 use plimsoll_monitor::terminal::{Update, ViewOptions, page_text, run_terminal};
-use plimsoll_recipes::config::{ConfigArgs, load};
-use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::load;
 use plimsoll_recipes::training::named_run_in;
 use plimsoll_recipes::{Failure, FailureExt};
 

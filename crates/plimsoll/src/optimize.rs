@@ -15,12 +15,11 @@ use crate::environment;
 use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
 use edit::{Change, edited};
-use plimsoll_recipes::config::{
-    AUTO_FILE, AttentionChoice, ConfigArgs, Key, Layer, Loaded, RematChoice, RunConfig, StateChoice, keys, load,
-    to_toml,
-};
+use plimsoll_config::choices::{AttentionChoice, RematChoice, StateChoice};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{AUTO_FILE, ConfigArgs, Key, Layer, Loaded, RunConfig, keys, to_toml};
 use plimsoll_recipes::demand::DemandBuilder;
-use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::load;
 use plimsoll_recipes::memory_plan::Shares;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt, with_model};

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll_config::ConfigArgs;
+use plimsoll_config::invocation::command;
 use plimsoll_monitor::{ReportPage, RunData};
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{ConfigArgs, load};
-use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::load;
 
 use crate::environment;
 use crate::output::{ForceFlag, HTML, OutputFile};

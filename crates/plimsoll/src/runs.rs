@@ -8,11 +8,12 @@ use clap::{Args, Subcommand};
 use plimsoll_monitor::{Comparison, RunReport, read_runs, run_table};
 use serde_json::json;
 
-use plimsoll_recipes::invocation::command;
+use plimsoll_config::invocation::command;
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
-use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_config::ConfigArgs;
+use plimsoll_recipes::load;
 
 /// Commands of `runs`.
 #[derive(Debug, Subcommand)]

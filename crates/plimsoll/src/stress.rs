@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use plimsoll_config::RunConfig;
+use plimsoll_config::invocation::command;
 use plimsoll_core::{CountingAllocator, Event, Seconds, StepEvent, TimeOwner, TimeShares, counted};
 use plimsoll_monitor::Machine;
 use plimsoll_monitor::doctor::{CheckReport, DoctorReport, MachineSummary, Outcome};
 use plimsoll_monitor::sample::{MachineSource, Monitor, MonitorSummary, Sample, Sampler};
-use plimsoll_recipes::config::RunConfig;
 use plimsoll_recipes::data::prepare;
-use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{Trial, TrialOptions, own_seconds, warm_steps};
 use plimsoll_recipes::{Failure, FailureExt, FailureKind};

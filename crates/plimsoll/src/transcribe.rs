@@ -22,7 +22,7 @@ use crate::run_flag::run_folder;
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use live::RawArgs;
-use plimsoll_recipes::config::ConfigError;
+use plimsoll_config::ConfigError;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
 

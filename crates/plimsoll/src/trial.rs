@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_recipes::config::{ConfigArgs, Loaded, load};
-use plimsoll_recipes::invocation::command;
+use plimsoll_config::invocation::command;
+use plimsoll_config::{ConfigArgs, Loaded};
+use plimsoll_recipes::load;
 use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run_in};
 use plimsoll_recipes::{Failure, load_run};
 use plimsoll_train::Event;

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
+use plimsoll_config::ConfigArgs;
 use plimsoll_core::CountingAllocator;
-use plimsoll_recipes::config::{ConfigArgs, load};
+use plimsoll_recipes::load;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{NoDisplay, PlannedRun, TrainingOutcome};
 use plimsoll_recipes::{Failure, FailureExt};

@@ -10,24 +10,24 @@ use std::sync::Arc;
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Bytes, Grid, Key, counted};
 use plimsoll_data::dropped::Dropped;
+use plimsoll_data::store::{Store, StoreConfig, StorePrecision};
 use plimsoll_data::utterances::Utterances;
-use plimsoll_data::{
-    CorpusFingerprint, Dataset, Limits, Selection, SplitBy, Store, StoreConfig, StorePrecision, hold_out,
-};
+use plimsoll_data::{CorpusFingerprint, Dataset, Limits, Selection, SplitBy, hold_out};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization};
 use plimsoll_text::{Tokenizer, unheard_characters};
 
-use crate::config::{DataConfig, RunConfig, Task, TokenizerChoice};
 use crate::corpus;
 use crate::device::is_host;
 use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
 use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
-use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::tokenizer;
+use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{DataConfig, RunConfig};
 use selection::{Selected, TokenCount, accept, nothing_left, read, select};
 
 pub use selection::{CtcFrames, ctc_tokenizer, limits, report_flaws};

@@ -12,7 +12,6 @@ use plimsoll_memory::{
 };
 use plimsoll_speech::tts::LengthBounds;
 
-use crate::config::{ModelConfig, RunConfig, Task, TokenizerChoice, shipped_models};
 use crate::data::{Preparation, prepare_as};
 use crate::error::{Failure, FailureExt};
 use crate::mapping::{self, ModelPlan};
@@ -22,6 +21,8 @@ use crate::reporter::Reporter;
 use crate::resolve;
 use crate::target::Target;
 use crate::with_model;
+use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::{ModelConfig, RunConfig, shipped_models};
 
 /// Vocabulary size of a character model, if neither the configuration nor a corpus gives it.
 const CHARACTERS: usize = 64;
@@ -41,7 +42,8 @@ const MARGIN: f64 = 0.04;
 /// target.
 ///
 /// ```
-/// use plimsoll_recipes::config::{ConfigArgs, load};
+/// use plimsoll_config::ConfigArgs;
+/// use plimsoll_recipes::load;
 /// use plimsoll_recipes::demand::DemandBuilder;
 /// use plimsoll_recipes::target::targets;
 ///

@@ -10,12 +10,13 @@ use plimsoll_monitor::doctor::KernelCache;
 use plimsoll_tape::gpu::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
 use plimsoll_train::{GpuReplica, HostReplica, Replica, ThreadReplica};
 
-use crate::config::{BackendChoice, CudaAllocatorChoice, DeviceConfig, PersistentMemoryChoice, TuningChoice};
 use crate::error::Failure;
 use crate::machine::GpuFreeMemory;
 use crate::opening::open_quietly;
 use crate::processes::Processes;
 use crate::target::Target;
+use plimsoll_config::DeviceConfig;
+use plimsoll_config::choices::{BackendChoice, CudaAllocatorChoice, PersistentMemoryChoice, TuningChoice};
 
 /// Memory of a GPU that stays free beside the pools: the driver needs it to load kernels, and so do other processes.
 const ROOM_FOR_OTHERS: Bytes = Bytes::mib(64);

@@ -13,9 +13,9 @@ use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::RunState;
 
-use crate::config::Task;
 use crate::error::{Failure, FailureExt};
 use crate::fingerprint::HELD_OUT_BY;
+use plimsoll_config::choices::Task;
 
 /// Name of the file with the fingerprint of the utterances, in the folder of a run.
 pub(crate) const UTTERANCES: &str = "utterances.jsonl";

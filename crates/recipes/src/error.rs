@@ -6,7 +6,7 @@ use std::fmt;
 use miette::{Diagnostic, IntoDiagnostic, Report};
 use plimsoll_core::error_chain;
 
-use crate::config::ConfigError;
+use plimsoll_config::ConfigError;
 
 /// An error with a message and a hint for a person, and its kind for a script, such as an exit code.
 #[derive(Debug)]

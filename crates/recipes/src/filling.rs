@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_core::{Bytes, error_chain};
-use plimsoll_data::{Dataset, StoreCounts};
+use plimsoll_data::Dataset;
+use plimsoll_data::store::StoreCounts;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{RunConfig, Task};
 use crate::data::{PreparedData, prepare};
 use crate::error::Failure;
 use crate::processes::Processes;
 use crate::reporter::Reporter;
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::Task;
 
 /// Number of utterances in a row that one part has: enough to read a container in order, few enough for equal parts.
 const ROW: usize = 64;

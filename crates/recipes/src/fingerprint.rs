@@ -8,9 +8,10 @@ use plimsoll_data::{BATCHING_VERSION, BatchSize, CorpusFingerprint};
 use plimsoll_text::Tokenizer;
 use serde_json::Value;
 
-use crate::config::{RunConfig, Task, TokenizerChoice};
 use crate::error::{Failure, FailureExt};
 use crate::mapping;
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{Task, TokenizerChoice};
 
 /// Values that decide the batches of a run, by name.
 pub(crate) type Fingerprint = BTreeMap<String, String>;

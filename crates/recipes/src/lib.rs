@@ -2,7 +2,6 @@
 //!
 #![doc = include_str!("../README.md")]
 
-pub mod config;
 pub mod corpus;
 pub mod cuda_path;
 pub mod cutting;
@@ -13,7 +12,6 @@ pub mod earlier;
 mod error;
 pub mod filling;
 mod fingerprint;
-pub mod invocation;
 pub mod language;
 pub mod loading;
 mod machine;
@@ -33,4 +31,4 @@ pub mod texts;
 pub mod training;
 
 pub use error::{Failure, FailureExt, FailureKind};
-pub use recipe::{load_rules, load_run};
+pub use recipe::{load, load_rules, load_run};

@@ -3,18 +3,19 @@
 use plimsoll_core::Bytes;
 use plimsoll_memory::{MemoryModel, PlanError, TraceError, Traceable};
 
-use crate::config::{BackendChoice, RunConfig};
 use crate::data::PreparedData;
 use crate::demand::{DemandBuilder, TargetPlans};
 use crate::device::TrainingDevice;
 use crate::error::Failure;
-use crate::invocation::command;
 use crate::memory_plan::{MemoryPlan, Shares};
 use crate::plan::RunPlan;
 use crate::process_memory::{InUse, outside_model_of};
 use crate::reporter::{Level, Reporter};
 use crate::target::Target;
 use crate::with_model;
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::BackendChoice;
+use plimsoll_config::invocation::command;
 
 /// A run whose memory is to be planned, with everything that the planning needs.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use plimsoll_core::Bytes;
 use plimsoll_memory::{BucketPlan, Plan};
-use plimsoll_train::{PlannedLimit, PlannedPeaks};
+use plimsoll_train::planned::{PlannedLimit, PlannedPeaks};
 use serde::Serialize;
 
 /// Planned memory of a run. Serialized under the field names that `plan.toml` has always had.

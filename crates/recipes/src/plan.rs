@@ -8,9 +8,9 @@ use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, cou
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
-use crate::config::{ChosenValue, RunConfig};
 use crate::mapping::ModelPlan;
 use crate::memory_plan::MemoryPlan;
+use plimsoll_config::{ChosenValue, RunConfig};
 
 /// The complete plan of a run. It leaves nothing open: equal plans on one machine give equal runs.
 ///

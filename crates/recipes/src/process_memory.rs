@@ -4,9 +4,9 @@ use plimsoll_core::{Bytes, CountingAllocator, MemoryMeter};
 use plimsoll_data::SampleMeta;
 use plimsoll_layers::Stft;
 
-use crate::config::RunConfig;
 use crate::data::{PreparedData, cache_shares};
 use crate::mapping::{self, ModelPlan};
+use plimsoll_config::RunConfig;
 
 /// Maximum number of batches that a loader holds if the configuration does not set it, including the batch of the
 /// current step.

@@ -12,11 +12,12 @@ use plimsoll_speech::asr::{
     Transcriber,
 };
 
-use crate::config::{BackendChoice, DeviceConfig};
 use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
 use crate::language::{LanguageSettings, TunedSearch};
 use crate::reporter::{Level, Progress, Reporter};
+use plimsoll_config::DeviceConfig;
+use plimsoll_config::choices::BackendChoice;
 
 /// A trained recognizer on a device, with its decoding search.
 pub struct Reader {

@@ -1,18 +1,29 @@
-//! Loads the configuration of a run whose corpus chooses what is not set.
+//! Loads configurations on this machine, and that of a run whose corpus chooses what is not set.
 
 use plimsoll_core::Seconds;
 
-use crate::config::{ConfigArgs, CorpusSize, Loaded, RunConfig, load_for_corpus};
+use plimsoll_config::{ConfigArgs, ConfigError, CorpusSize, Loaded, RunConfig, load_for_corpus};
+
 use crate::error::Failure;
+use crate::machine;
 use crate::texts::read_manifest;
 
+/// Loads a configuration as [`plimsoll_config::load`] does. `auto` stands for the shipped configuration for the memory of the
+/// local GPU, or of the host if there is no GPU.
+///
+/// # Errors
+/// If the configuration is wrong.
+pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, ConfigError> {
+    plimsoll_config::load(args, environment, &machine::memory)
+}
+
 /// Loads the configuration of a run from `args` and `environment`. Where no file is named, a corpus of the person's own
-/// [chooses](crate::config::Recipe) what is not set.
+/// [chooses](plimsoll_config::Recipe) what is not set.
 ///
 /// # Errors
 /// If the configuration is wrong.
 pub fn load_run(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, Failure> {
-    load_for_corpus(args, environment, |config| {
+    load_for_corpus(args, environment, &machine::memory, |config| {
         let Some(path) = &config.data.manifest else { return Ok(None) };
         // The run reads it again, and reports what is wrong in its own order.
         Ok(read_manifest(path, &config.data).ok().map(|manifest| size(&manifest.utterances, config)))
@@ -25,7 +36,7 @@ pub fn load_run(args: &ConfigArgs, environment: impl Iterator<Item = (String, St
 /// # Errors
 /// If the configuration is wrong.
 pub fn load_rules(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, Failure> {
-    load_for_corpus(args, environment, |_| Ok(Some(CorpusSize::default())))
+    load_for_corpus(args, environment, &machine::memory, |_| Ok(Some(CorpusSize::default())))
 }
 
 /// Measures the utterances that are no longer than a run takes.

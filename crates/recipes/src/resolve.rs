@@ -11,7 +11,6 @@ use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
 use rayon::prelude::*;
 
-use crate::config::{self, RunConfig, Task, UnfitChoice};
 use crate::data::PreparedData;
 use crate::device::TrainingDevice;
 use crate::earlier::EarlierRun;
@@ -20,6 +19,8 @@ use crate::mapping::{self, ModelPlan};
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
 use crate::target::Target;
 use crate::with_model;
+use plimsoll_config::choices::{ScheduleChoice, Task, UnfitChoice};
+use plimsoll_config::{RunConfig, TrainingConfig};
 
 /// Checks `config` for requests that are impossible on every machine, before any work starts.
 ///
@@ -194,12 +195,12 @@ fn training(
     let by_epochs = epochs.map(|epochs| (epochs * data.batches_in_epoch).saturating_add_signed(extra_steps));
     let total_steps = [by_epochs, training.steps].into_iter().flatten().min();
     let shape = match (training.schedule, total_steps) {
-        (config::ScheduleChoice::InverseSqrt, _) => Shape::InverseSqrt,
-        (config::ScheduleChoice::Noam, _) => Shape::Noam,
-        (config::ScheduleChoice::Plateau, _) => Shape::Plateau,
+        (ScheduleChoice::InverseSqrt, _) => Shape::InverseSqrt,
+        (ScheduleChoice::Noam, _) => Shape::Noam,
+        (ScheduleChoice::Plateau, _) => Shape::Plateau,
         // A limit in hours becomes a number of steps when the first steps are measured.
-        (config::ScheduleChoice::Cosine, _) => Shape::Cosine,
-        (config::ScheduleChoice::Constant, _) => Shape::Constant,
+        (ScheduleChoice::Cosine, _) => Shape::Cosine,
+        (ScheduleChoice::Constant, _) => Shape::Constant,
     };
     Ok(TrainingPlan {
         total_steps,
@@ -234,7 +235,7 @@ fn training(
             warmup: warm_up(training, total_steps),
             total: total_steps.unwrap_or(u64::MAX),
         },
-        plateau: (training.schedule == config::ScheduleChoice::Plateau).then(|| PlateauConfig {
+        plateau: (training.schedule == ScheduleChoice::Plateau).then(|| PlateauConfig {
             patience: training.plateau_patience,
             factor: training.plateau_factor,
             least: (training.final_learning_rate / training.learning_rate).min(1.0),
@@ -243,13 +244,13 @@ fn training(
 }
 
 /// Returns the number of steps of the warm-up in a run of `total` steps, if that is known.
-fn warm_up(training: &config::TrainingConfig, total: Option<u64>) -> u64 {
+fn warm_up(training: &TrainingConfig, total: Option<u64>) -> u64 {
     let steps = training.warmup_steps;
     training.warmup_share.zip(total).map_or(steps, |(share, total)| Schedule::warmup_within(steps, share, total))
 }
 
 /// Returns the number of passes over the data, of `batches` batches each; `None` if passes do not end the run.
-fn epochs(training: &config::TrainingConfig, batches: u64) -> Option<u64> {
+fn epochs(training: &TrainingConfig, batches: u64) -> Option<u64> {
     let least = training.min_steps.map_or(0, |steps| steps.div_ceil(batches.max(1)));
     training.epochs.map(|epochs| u64::from(epochs).max(least))
 }

@@ -4,10 +4,11 @@ use plimsoll_core::{Bytes, Precision, counted};
 use plimsoll_memory::{BackendRules, Gpu, MemoryLimit, find};
 use plimsoll_monitor::Host;
 
-use crate::config::{BackendChoice, DeviceConfig, RunConfig};
 use crate::error::{Failure, FailureExt};
 use crate::machine::{self, LocalGpu};
 use crate::mapping::{self, DeviceTraits};
+use plimsoll_config::choices::BackendChoice;
+use plimsoll_config::{DeviceConfig, RunConfig};
 
 /// A device that memory is planned for.
 #[derive(Clone, Debug)]

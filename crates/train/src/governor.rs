@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::{BatchShape, Bytes, Choice, Frames};
+use plimsoll_core::{BatchShape, Choice};
 use serde::{Deserialize, Serialize};
+
+use crate::planned::{PlannedLimit, by_length};
 
 /// Number of steps in a row without failure before a lowered limit is raised.
 const QUIET: u32 = 10;
@@ -24,17 +26,6 @@ pub struct Governor {
     ceilings: Vec<PlannedLimit>,
     otherwise: usize,
     state: GovernorState,
-}
-
-/// Planned limit on the utterances computed at once, for batches up to one length.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PlannedLimit {
-    /// Largest frames and tokens of a batch that this limit covers. The number of utterances has no meaning here.
-    pub shape: BatchShape,
-    /// Largest number of utterances computed at once, in all lanes together.
-    pub limit: usize,
-    /// Execution choice of the micro-batches that this limit covers.
-    pub choice: Choice,
 }
 
 /// Limits that a governor learned on a device, as a checkpoint stores them: the lowered limits by length.
@@ -173,31 +164,6 @@ impl Governor {
     }
 }
 
-/// Peaks of memory that are planned for the steps of each length.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlannedPeaks(Vec<(BatchShape, Bytes)>);
-
-impl PlannedPeaks {
-    /// Makes the list from a planned shape and the peak of its steps, in any order.
-    pub fn new(mut peaks: Vec<(BatchShape, Bytes)>) -> Self {
-        peaks.sort_by_key(|(shape, _)| by_length(*shape));
-        Self(peaks)
-    }
-
-    /// Returns the peak of a step whose batch has the lengths of `shape`: that of the shortest planned length that covers it,
-    /// as a [`Governor`] takes its limit. `None` if the batch is longer than all planned lengths.
-    ///
-    /// Another length that covers the batch, too, may have a lower peak: where fewer utterances are computed at once.
-    pub fn of(&self, shape: BatchShape) -> Option<Bytes> {
-        self.0.iter().find(|(planned, _)| planned.covers(shape)).map(|(_, peak)| *peak)
-    }
-}
-
-/// Returns the key that sorts planned shapes by length.
-fn by_length(shape: BatchShape) -> (Frames, u32) {
-    (shape.frames, shape.tokens)
-}
-
 impl Bucket {
     fn is_back(&self) -> bool {
         self.limit >= self.origin && self.fallback_level == 0 && !self.on_trial
@@ -256,7 +222,10 @@ fn bucket_of(shape: BatchShape) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::{Bytes, Frames};
+
     use super::*;
+    use crate::planned::PlannedPeaks;
 
     fn shape(utterances: u32, frames: u32) -> BatchShape {
         BatchShape { utterances, frames: Frames(frames), tokens: 10 }

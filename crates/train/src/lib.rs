@@ -9,6 +9,7 @@ mod governor;
 mod inference;
 mod layer_clock;
 mod optimizer;
+pub mod planned;
 mod preallocate;
 mod progress;
 mod reads;
@@ -23,7 +24,7 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, CheckpointSelection, CheckpointStore, Disk, NotBest, RealDisk, RunState, Snapshot,
 };
 pub use ema::Ema;
-pub use governor::{Governor, GovernorState, PlannedLimit, PlannedPeaks};
+pub use governor::{Governor, GovernorState};
 pub use inference::{InferenceError, InferenceRunner};
 pub use layer_clock::{LayerClock, LayerTime};
 pub use optimizer::{

@@ -11,7 +11,7 @@ use std::time::Duration;
 use plimsoll_core::{BatchSource, Bytes, CollectiveError, EndKind, Measure, SourceError, error_chain};
 use plimsoll_tape::Task;
 
-use crate::governor::PlannedPeaks;
+use crate::planned::PlannedPeaks;
 use crate::{
     CheckpointError, CheckpointStore, Event, InferenceRunner, Observer, PlateauConfig, RunState, StepError, Trainer,
 };

@@ -12,6 +12,7 @@ struct Place {
 }
 
 const CORE: &str = "plimsoll-core";
+const CONFIG: &str = "plimsoll-config";
 const TAPE: &str = "plimsoll-tape";
 const AUDIO: &str = "plimsoll-audio";
 const TEXT: &str = "plimsoll-text";
@@ -28,6 +29,7 @@ const SPEECH: &str = "plimsoll-speech";
 /// Every crate with its layer, as docs/ARCHITECTURE.md draws the layers. A change here is a design decision.
 const HOUSE: &[Place] = &[
     Place { package: CORE, storey: 0, uses: &[], burn: false },
+    Place { package: CONFIG, storey: 1, uses: &[CORE], burn: false },
     Place { package: TAPE, storey: 1, uses: &[CORE], burn: true },
     Place { package: AUDIO, storey: 1, uses: &[CORE], burn: false },
     Place { package: TEXT, storey: 1, uses: &[CORE], burn: false },
@@ -48,7 +50,7 @@ const HOUSE: &[Place] = &[
     Place {
         package: "plimsoll-recipes",
         storey: 5,
-        uses: &[CORE, TAPE, AUDIO, TEXT, LANGUAGE, MPI, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH],
+        uses: &[CORE, CONFIG, TAPE, AUDIO, TEXT, LANGUAGE, MPI, CORPUS, DATA, LAYERS, MEMORY, TRAIN, MONITOR, SPEECH],
         burn: true,
     },
     Place {
@@ -56,6 +58,7 @@ const HOUSE: &[Place] = &[
         storey: 6,
         uses: &[
             CORE,
+            CONFIG,
             TAPE,
             AUDIO,
             TEXT,

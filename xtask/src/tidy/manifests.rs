@@ -9,8 +9,8 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ("burn-", &["plimsoll-tape"], "only tape names Burn's insides"),
     ("cubecl-", &["plimsoll-tape"], "only tape names Burn's insides"),
     ("cubecl", &["plimsoll-tape"], "only tape names Burn's insides"),
-    ("clap", &["plimsoll", "plimsoll-recipes"], "only the program reads arguments"),
-    ("miette", &["plimsoll", "plimsoll-recipes"], "people meet errors at the program's edge"),
+    ("clap", &["plimsoll", "plimsoll-config"], "only the program reads arguments"),
+    ("miette", &["plimsoll", "plimsoll-recipes", "plimsoll-config"], "people meet errors at the program's edge"),
     ("tracing-subscriber", &["plimsoll"], "only the program starts logging"),
     ("anyhow", &["xtask"], "libraries have errors with names and fields"),
 ];
@@ -73,7 +73,7 @@ mod tests {
         home("plimsoll-tape", "burn-backend", &[]);
         home("plimsoll-train", "burn", &[]);
         home("plimsoll", "clap", &[]);
-        home("plimsoll-recipes", "clap", &[]);
+        home("plimsoll-config", "clap", &[]);
         home("xtask", "anyhow", &[]);
         home(
             "plimsoll-train",
@@ -84,7 +84,7 @@ mod tests {
             "plimsoll-data",
             "clap",
             &[
-                "crates/x/Cargo.toml:4: `clap` belongs to `plimsoll` and `plimsoll-recipes` alone: only the program reads arguments",
+                "crates/x/Cargo.toml:4: `clap` belongs to `plimsoll` and `plimsoll-config` alone: only the program reads arguments",
             ],
         );
         home(

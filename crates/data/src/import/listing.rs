@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use plimsoll_core::Seconds;
 
 use super::format::Format;
-use super::unpack::UnpackFolder;
 use crate::issue::{Issue, SourceLocation};
+use crate::unpack::UnpackFolder;
 
 /// Key of the id of an utterance that this crate has packed. Names in a shard cannot have all characters of an id, and
 /// other programs mean other things by `id`.

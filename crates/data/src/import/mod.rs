@@ -65,7 +65,6 @@ pub use index::{IndexError, ListIndex, index_list};
 pub(crate) use kaldi::OWN_ID_TABLE;
 pub(crate) use listing::OWN_ID;
 pub use listing::{Entry, ImportOptions, Listing};
-pub use unpack::UnpackFolder;
 
 pub(crate) use builder::Imported;
 use builder::ListingBuilder;

@@ -14,23 +14,13 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::ImportError;
 use super::lines::BoundedUnpack;
+use crate::unpack::UnpackFolder;
 
 /// Number of bytes that are unpacked at a time.
 const PIECE: usize = 256 << 10;
 /// Number of bytes at each end of a compressed file that its name in the folder comes from. The last bytes hold a checksum
 /// of the content.
 const SAMPLED: u64 = 64 << 10;
-
-/// Folder for compressed tar shards (`.tar.gz`, `.tgz`), which are unpacked there once for all runs.
-///
-/// Runs that use different corpora at the same time need room for all of them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UnpackFolder {
-    /// The folder. It is made when it is needed.
-    pub path: PathBuf,
-    /// Largest size of all files in it. The files whose last use is the longest ago are deleted first.
-    pub limit: Bytes,
-}
 
 /// Unpacks the compressed shards of one corpus.
 pub(super) struct Unpacker<'a> {
@@ -41,7 +31,8 @@ pub(super) struct Unpacker<'a> {
 /// Room in the folder.
 #[derive(Default)]
 struct Room {
-    free: u64,
+    /// Size of all files.
+    used: u64,
     /// Files of other corpora, the one with the latest use first.
     others: Vec<(SystemTime, PathBuf, u64)>,
 }
@@ -113,20 +104,20 @@ impl Room {
         let used: u64 = files.iter().map(|(_, _, size)| size).sum();
         let mut others: Vec<_> = files.into_iter().filter(|(_, path, _)| !own.contains(path.as_path())).collect();
         others.sort_by(|a, b| b.cmp(a));
-        Self { free: options.limit.0.saturating_sub(used), others }
+        Self { used, others }
     }
 
     /// Takes room for `bytes`, and deletes files of other corpora for it.
     fn take(&mut self, bytes: u64, limit: Bytes) -> io::Result<()> {
-        while self.free < bytes {
+        while self.used + bytes > limit.0 {
             let Some((_, path, size)) = self.others.pop() else {
                 let problem = format!("unpacked, its corpus takes more than {limit}, the limit of the folder");
                 return Err(io::Error::other(problem));
             };
             fs::remove_file(&path)?;
-            self.free += size;
+            self.used -= size;
         }
-        self.free -= bytes;
+        self.used += bytes;
         Ok(())
     }
 }
@@ -137,7 +128,7 @@ fn target(shard: &Path, folder: &UnpackFolder) -> Option<PathBuf> {
     let mut file = open_regular_file(shard).ok()?;
     let size = file.metadata().ok()?.len();
     let mut sample = Vec::new();
-    file.by_ref().take(SAMPLED).read_to_end(&mut sample).ok()?;
+    Read::by_ref(&mut file).take(SAMPLED).read_to_end(&mut sample).ok()?;
     if !sample.starts_with(&[0x1f, 0x8b]) {
         return None;
     }

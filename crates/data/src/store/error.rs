@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Reason why a store's folder cannot be opened, read or cleared.
 ///
-/// Once a store is open, a failing disk is not an error: see [`Store::put`](crate::Store::put).
+/// Once a store is open, a failing disk is not an error: see [`Store::put`](crate::store::Store::put).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use plimsoll_core::Bytes;
-//! use plimsoll_data::{Store, StoreConfig, StoreKey, StorePrecision};
+//! use plimsoll_data::store::{Store, StoreConfig, StoreKey, StorePrecision};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let config = StoreConfig { limit: Bytes::gib(1), precision: StorePrecision::F32 };

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_config::invocation::command;
+use plimsoll_config::{ConfigArgs, to_toml};
 use plimsoll_core::read_text_file;
 use plimsoll_monitor::advice::Finding;
-use plimsoll_recipes::config::{ConfigArgs, load, to_toml};
-use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::load;
 use plimsoll_recipes::{Failure, FailureExt};
 
 use super::AdviseArgs;

@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use plimsoll_config::{ConfigArgs, RunConfig};
 use plimsoll_core::{Bytes, CountingAllocator};
 use plimsoll_monitor::advice::{Alternative, Change, HostFacts, LoadingFacts, RunFacts, SampleFacts};
 use plimsoll_monitor::sample::{MachineSource, Monitor, Sample, SampleReader, Sampler};
 use plimsoll_monitor::{Host, RunSamples};
-use plimsoll_recipes::config::{ConfigArgs, RunConfig};
 use plimsoll_recipes::data::prepare;
 use plimsoll_recipes::loading::LoadingCosts;
 use plimsoll_recipes::plan::RunPlan;

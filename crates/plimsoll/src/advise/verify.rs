@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 
+use plimsoll_config::ConfigArgs;
 use plimsoll_core::{CountingAllocator, Key, StepEvent};
 use plimsoll_monitor::advice::{Change, Finding};
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::ConfigArgs;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{Trial, TrialOptions, own_seconds, warm_steps};
 use serde::Serialize;

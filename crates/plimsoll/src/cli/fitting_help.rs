@@ -2,7 +2,7 @@
 //! they are checked alike; most have an effect in a few commands only.
 
 use clap::{Args, Command};
-use plimsoll_recipes::config::ConfigArgs;
+use plimsoll_config::ConfigArgs;
 
 /// Flag that lists the hidden flags, too.
 pub(super) const HELP_ALL: &str = "--help-all";

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
-use plimsoll_recipes::config::{flag_hint, nearest_key, nearest_word};
+use plimsoll_config::{flag_hint, nearest_key, nearest_word};
 
 use super::Cli;
 

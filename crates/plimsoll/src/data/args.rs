@@ -9,8 +9,8 @@ use plimsoll_data::{CheckDepth, Format, ImportOptions};
 use crate::number::finite_number;
 use crate::output::ForceFlag;
 use crate::run_flag::run_folder;
+use plimsoll_config::{ConfigArgs, DataConfig};
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{ConfigArgs, DataConfig};
 use plimsoll_recipes::filling::Part;
 use plimsoll_recipes::texts::unpack_folder;
 

@@ -87,7 +87,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
 fn speed(
     dataset: &Arc<Dataset>,
     workers: usize,
-    config: &plimsoll_recipes::config::RunConfig,
+    config: &plimsoll_config::RunConfig,
     cached: bool,
 ) -> Result<Speed, Failure> {
     let config = LoaderConfig {

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{Bytes, counted};
-use plimsoll_data::{StoreReport, clear_store, survey_store};
+use plimsoll_data::store::{StoreReport, clear, survey};
 use serde_json::json;
 
 use super::accept;
 use super::args::CacheArgs;
 use crate::environment;
 use crate::terminal::{Terminal, bar};
-use plimsoll_recipes::config::RunConfig;
+use plimsoll_config::RunConfig;
 use plimsoll_recipes::filling::{Filled, Part, fill_cache};
 use plimsoll_recipes::processes::Processes;
 use plimsoll_recipes::{Failure, FailureExt, load_run};
@@ -30,14 +30,14 @@ pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
         )
     })?;
     if args.clear {
-        let freed = clear_store(&folder).failed()?;
+        let freed = clear(&folder).failed()?;
         let message = format!("{freed} freed in {}", folder.display());
         println!("{}", if args.json { json!({"freed_bytes": freed}).to_string() } else { message });
         return Ok(ExitCode::SUCCESS);
     }
     let style = ProgressStyle::with_template("checking records: {binary_bytes}, {elapsed}");
     let bar = ProgressBar::no_length().with_style(style.expect("the template is valid"));
-    let report = survey_store(&folder, &|bytes| bar.set_position(bytes));
+    let report = survey(&folder, &|bytes| bar.set_position(bytes));
     bar.finish_and_clear();
     let StoreReport { segments, records, bytes, damaged } = report.invalid()?;
     if args.json {

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Bytes, counted, error_chain};
 use plimsoll_data::utterances::{IndexError, ListIndex, index_list};
-use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::{Failure, FailureExt, load_run};
 use serde_json::json;
 

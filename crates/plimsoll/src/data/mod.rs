@@ -27,9 +27,11 @@ use report::Report;
 
 use crate::environment;
 use crate::output::{ForceFlag, HTML, OutputFile};
-use plimsoll_recipes::config::{RunConfig, Task, TooLongChoice, load};
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{Task, TooLongChoice};
+use plimsoll_config::invocation::command;
 use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
-use plimsoll_recipes::invocation::command;
+use plimsoll_recipes::load;
 use plimsoll_recipes::mapping::features;
 use plimsoll_recipes::texts::text_normalizer;
 use plimsoll_recipes::{Failure, FailureExt, load_rules};

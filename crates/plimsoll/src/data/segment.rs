@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll_audio::quick_audio_info;
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Seconds, counted};
 use plimsoll_recipes::cutting::{CutRecording, CutSettings, cut};
-use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::reporter::Reporter;
 use plimsoll_recipes::{Failure, FailureExt};

@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use plimsoll_config::Loaded;
 use plimsoll_core::{CountingAllocator, StepEvent, TimeOwner, error_chain};
 use plimsoll_monitor::doctor::{Check, CheckContext, LoaderFacts};
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::Loaded;
 use plimsoll_recipes::reporter::Silent;
 use plimsoll_recipes::training::{NoDisplay, PlannedRun, Trial, TrialOptions, wall_seconds, warm_steps};
 

@@ -21,7 +21,7 @@ use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::say::speech_pipeline;
 use crate::terminal::reading_bar;
-use plimsoll_recipes::invocation::command;
+use plimsoll_config::invocation::command;
 use plimsoll_recipes::reader;
 use plimsoll_recipes::{Failure, FailureExt};
 

@@ -7,10 +7,11 @@ use plimsoll_text::Tokenizer;
 
 use super::EvalArgs;
 use crate::terminal::Terminal;
+use plimsoll_config::{ConfigArgs, DataConfig, RunConfig};
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{ConfigArgs, DataConfig, RunConfig, load};
 use plimsoll_recipes::data;
 use plimsoll_recipes::earlier::EarlierRun;
+use plimsoll_recipes::load;
 use plimsoll_recipes::texts::read_manifest;
 use plimsoll_recipes::training::written_config;
 

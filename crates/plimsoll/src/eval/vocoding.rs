@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use plimsoll_audio::{AudioSegment, LogMel, Vocoder, read_audio_segment, resample, wav_bytes};
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Samples, Seconds, Skipped, counted, error_chain};
-use plimsoll_recipes::invocation::command;
 use plimsoll_recipes::reader;
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::environment;
 use crate::output::{ForceFlag, HTML, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
-use plimsoll_recipes::config::ConfigArgs;
+use plimsoll_config::ConfigArgs;
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};

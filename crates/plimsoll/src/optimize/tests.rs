@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use plimsoll_config::choices::Task;
+use plimsoll_config::{DeviceConfig, Loaded};
 use plimsoll_core::{Bytes, Choice, Precision, Remat, Seconds};
 use plimsoll_memory::{BackendRules, Demand, RunMemory, StateOption, StepMemory, operation_costs, trace};
-use plimsoll_recipes::config::{DeviceConfig, Loaded, Task};
 
 use super::*;
 

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use plimsoll_config::Loaded;
 use plimsoll_core::CountingAllocator;
 use plimsoll_monitor::step_trace;
-use plimsoll_recipes::config::Loaded;
 use plimsoll_recipes::training::{PlannedRun, StepPrediction, Trial, TrialOptions};
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::json;

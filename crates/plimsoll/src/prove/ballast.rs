@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use burn::tensor::Tensor;
+use plimsoll_config::DeviceConfig;
 use plimsoll_core::Bytes;
-use plimsoll_recipes::config::DeviceConfig;
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::{Failure, FailureExt};
 

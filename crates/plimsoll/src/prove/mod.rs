@@ -12,10 +12,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use indicatif::ProgressBar;
+use plimsoll_config::to_toml;
 use plimsoll_core::{Bytes, counted};
 use plimsoll_monitor::Machine;
 use plimsoll_monitor::doctor::{CheckReport, DoctorReport, MachineSummary, Outcome};
-use plimsoll_recipes::config::to_toml;
 use plimsoll_recipes::training::trial_folder;
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::json;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use plimsoll_config::DeviceConfig;
+use plimsoll_config::choices::BackendChoice;
 use plimsoll_core::units::AudioSpeed;
 use plimsoll_core::{Bytes, Event, Seconds, StepEvent, error_chain};
 use plimsoll_monitor::doctor::{CheckStatus, DoctorReport, Outcome};
 use plimsoll_monitor::{RecordError, read_records};
 use plimsoll_recipes::Failure;
-use plimsoll_recipes::config::{BackendChoice, DeviceConfig};
 use plimsoll_recipes::target::Target;
 use serde_json::json;
 

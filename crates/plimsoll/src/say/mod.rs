@@ -27,7 +27,7 @@ use crate::print::go_on_without_output;
 use crate::run_flag::run_folder;
 use crate::terminal::{ExitCodeExt, Terminal};
 use format::SoundFormat;
-use plimsoll_recipes::config::ConfigError;
+use plimsoll_config::ConfigError;
 use plimsoll_recipes::reader;
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::texts::normalizer_of;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use plimsoll_config::{ConfigArgs, Loaded};
 use plimsoll_core::{CountingAllocator, error_chain};
-use plimsoll_recipes::config::{ConfigArgs, Loaded};
 use plimsoll_recipes::processes::Processes;
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::target::targets;

@@ -12,12 +12,13 @@ use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_text::Tokenizer;
 
 use super::LeftOut;
-use crate::config::{DataConfig, FamilyChoice, RunConfig, Task, TokenizerChoice, TooLongChoice};
 use crate::error::{Failure, FailureExt};
-use crate::invocation::command;
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::read_manifest;
+use plimsoll_config::choices::{FamilyChoice, Task, TokenizerChoice, TooLongChoice};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::error_chain;
 
 /// Warns about the utterances of `manifest` that cannot be used, if there are any.

@@ -7,7 +7,8 @@ use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta};
 
 use super::features::{crop, features};
 use super::model::ModelPlan;
-use crate::config::{BackendChoice, RunConfig, Task};
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{BackendChoice, Task};
 
 /// Largest number of padded lengths on a GPU, if the configuration gives none: each takes seconds to compile and tune.
 const GPU_SHAPES: u32 = 72;

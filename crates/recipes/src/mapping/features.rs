@@ -4,7 +4,8 @@ use plimsoll_audio::LogMelConfig;
 use plimsoll_core::Frames;
 use plimsoll_data::{Augment, Noise, SpecAugment};
 
-use crate::config::{FeaturesConfig, RunConfig, Task};
+use plimsoll_config::choices::Task;
+use plimsoll_config::{FeaturesConfig, RunConfig};
 
 /// Returns the feature settings of `config`: a preset, with the numbers that `config` overrides.
 pub fn features(config: &FeaturesConfig) -> LogMelConfig {

@@ -15,10 +15,10 @@ use plimsoll_tape::{count, on_capture_device};
 use serde::Serialize;
 
 use super::features::{crop, features as features_of, reference_frames};
-use crate::config::{
-    AttentionChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, MelLossChoice, ModelConfig, NormChoice,
-    PositionsChoice, RunConfig, Task,
+use plimsoll_config::choices::{
+    AttentionChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, MelLossChoice, NormChoice, PositionsChoice, Task,
 };
+use plimsoll_config::{ModelConfig, RunConfig};
 
 /// Configuration of a model of any task.
 #[derive(Clone, Debug, Serialize)]

@@ -5,7 +5,8 @@ use plimsoll_memory::{PlanOptions, StateOption};
 
 use super::model::ModelPlan;
 use super::step::{choice, optimizer, optimizer_state, remat, state_bits};
-use crate::config::{AttentionChoice, RunConfig, StateChoice};
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{AttentionChoice, StateChoice};
 
 /// Properties of a device that decide which settings a plan may choose from.
 #[derive(Clone, Copy, Debug)]

@@ -8,10 +8,10 @@ use plimsoll_train::{AdamWConfig, LionConfig, OptimizerConfig, SgdConfig, StateF
 
 use super::batches::batching;
 use super::model::ModelPlan;
-use crate::config::{
-    AttentionChoice, NormChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, RunConfig, StateChoice,
-    Task, TrainingConfig,
+use plimsoll_config::choices::{
+    AttentionChoice, NormChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, StateChoice, Task,
 };
+use plimsoll_config::{RunConfig, TrainingConfig};
 
 /// Returns the optimizer of `config`, with its settings.
 pub fn optimizer(config: &RunConfig) -> OptimizerConfig {

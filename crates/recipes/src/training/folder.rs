@@ -15,11 +15,12 @@ use plimsoll_speech::{ModelError, ModelFolder};
 use plimsoll_train::{Disk, RealDisk};
 use serde::Serialize;
 
-use crate::config::{Loaded, RunConfig, Task, to_toml};
 use crate::earlier::UTTERANCES;
 use crate::error::{Failure, FailureExt};
-use crate::invocation::command;
 use crate::plan::RunPlan;
+use plimsoll_config::choices::Task;
+use plimsoll_config::invocation::command;
+use plimsoll_config::{Loaded, RunConfig, to_toml};
 
 /// Folder of a run, locked for this process. Its last part is the name of the run.
 #[derive(Clone, Debug)]

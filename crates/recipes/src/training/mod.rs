@@ -32,15 +32,15 @@ use plimsoll_train::{
     RunState, StepError, TrainError, Trainer, preallocate_pages,
 };
 
-use crate::config::Loaded;
 use crate::data::PreparedData;
 use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
-use crate::invocation::command;
 use crate::mapping::ModelPlan;
 use crate::plan::RunPlan;
 use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
+use plimsoll_config::Loaded;
+use plimsoll_config::invocation::command;
 use recognition::Recognition;
 use record::RunRecorder;
 use resume::ResumedRun;

@@ -9,7 +9,6 @@ use super::folder::{self, RunFolder};
 use super::record::RECORD;
 use super::resume::{Resume, ResumedRun, check_seed};
 use super::{RunContext, UnsavedSteps};
-use crate::config::{Loaded, RunConfig, to_toml};
 use crate::data::{self, Preparation, PreparedData};
 use crate::device::{TrainingDevice, is_host};
 use crate::earlier::EarlierRun;
@@ -21,6 +20,7 @@ use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
 use crate::resolve::{self, Resumed};
 use crate::target::Target;
+use plimsoll_config::{Loaded, RunConfig, to_toml};
 
 /// A run that is planned but not started. Nothing is written yet, except for the built-in corpus if it is used.
 pub struct PlannedRun<'a> {

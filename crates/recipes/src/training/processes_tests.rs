@@ -10,10 +10,11 @@ use plimsoll_train::{CheckpointStore, ThreadReplica};
 
 use super::{NoDisplay, PlannedRun, Resume, TrainingOutcome, config_path};
 use crate::Failure;
-use crate::config::{ConfigArgs, Loaded, load};
+use crate::load;
 use crate::processes::Processes;
 use crate::reporter::Silent;
 use crate::training::DataChanged;
+use plimsoll_config::{ConfigArgs, Loaded};
 
 static MEMORY: CountingAllocator = CountingAllocator::new();
 

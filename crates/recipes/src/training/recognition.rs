@@ -18,8 +18,8 @@ use plimsoll_train::{InferenceRunner, Score};
 use super::task::{FinalScores, TrainingTask};
 use super::{RunContext, evaluation};
 use crate::error::{Failure, FailureExt};
-use crate::invocation::command;
 use crate::language::{CORPUS_SPELLING, TunedSearch, write_corpus_model};
+use plimsoll_config::invocation::command;
 
 /// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {

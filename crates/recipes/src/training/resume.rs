@@ -12,10 +12,10 @@ use crate::data::PreparedData;
 use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
 use crate::fingerprint::{Changes, changed_features, changes};
-use crate::invocation::command;
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
 use crate::resolve::extra_steps;
+use plimsoll_config::invocation::command;
 
 /// A run to resume.
 #[derive(Clone, Copy, Debug)]

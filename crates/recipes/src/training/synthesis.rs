@@ -20,7 +20,7 @@ use super::folder::make_subfolder;
 use super::pictures::{self, AttentionPicture, Mels};
 use super::task::{FinalScores, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
-use crate::invocation::command;
+use plimsoll_config::invocation::command;
 
 /// Maximum number of held-out texts that each validation synthesizes.
 const VALIDATION_UTTERANCES: usize = 16;

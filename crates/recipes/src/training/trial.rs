@@ -11,10 +11,10 @@ use plimsoll_tape::gpu::{KernelClock, KernelTime};
 use plimsoll_train::{Event, LayerClock, LayerTime, StepEvent};
 
 use super::{PlannedRun, RunDisplay, Totals, TrainingOutcome};
-use crate::config::Loaded;
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 use crate::reporter::Reporter;
+use plimsoll_config::Loaded;
 
 /// When a trial ends, and what is measured beside the ledger.
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,7 +17,7 @@ use super::RunContext;
 use super::folder::make_subfolder;
 use super::task::{FinalScores, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
-use crate::invocation::command;
+use plimsoll_config::invocation::command;
 
 /// Maximum number of held-out recordings that each validation turns into log-mels and back.
 const VALIDATION_UTTERANCES: usize = 16;

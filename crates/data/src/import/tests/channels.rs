@@ -8,9 +8,10 @@ use plimsoll_core::Bytes;
 
 use super::*;
 use crate::pack::{PackFormat, PackOptions, pack};
+use crate::store::{Store, StoreConfig};
 use crate::testing::{tone, write_wav};
 use crate::utterances::{UtteranceRef, Utterances, index_list};
-use crate::{CheckDepth, CheckOptions, CorpusFingerprint, Manifest, Store, StoreConfig, check};
+use crate::{CheckDepth, CheckOptions, CorpusFingerprint, Manifest, check};
 
 const RATE: u32 = 8_000;
 
@@ -194,7 +195,7 @@ fn another_channel_is_other_audio() {
     let file = folder.path().join("call.wav");
     let of = |channel: Option<u16>| channel.map_or(file.clone(), |n| AudioSource::path_of_channel(&file, n));
     let all = [None, Some(0), Some(1)];
-    let config = StoreConfig { limit: Bytes::gib(1), precision: crate::StorePrecision::F32 };
+    let config = StoreConfig { limit: Bytes::gib(1), precision: crate::store::StorePrecision::F32 };
     let store = Store::open(folder.path().join("store"), &config).unwrap();
     let hashes = all.map(|channel| store.content_hash(&of(channel)).unwrap());
     let fingerprints = all.map(|channel| {

@@ -7,6 +7,7 @@ use plimsoll_core::Bytes;
 
 use super::*;
 use crate::Manifest;
+use crate::unpack::UnpackFolder;
 use crate::utterances::UtteranceRef;
 use plimsoll_audio::AudioSource;
 
@@ -69,7 +70,8 @@ fn a_damaged_shard_gives_what_lies_before_the_damage() {
         let (folder, cache) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         fs::write(folder.path().join("a.tar.gz"), &packed[..end]).unwrap();
         match import(folder.path(), &into(&cache, Bytes::gib(1))) {
-            Ok(listing) => assert!(listing.entries.len() <= 5 && !listing.issues.is_empty(), "{end}"),
+            // At its end a shard has only zeros and a checksum.
+            Ok(listing) => assert!(listing.entries.len() == 5 || !listing.issues.is_empty(), "{end}"),
             Err(error) => assert!(matches!(error, ImportError::NotReadable { .. }), "{end}: {error}"),
         }
     }

@@ -1,0 +1,146 @@
+//! The recipe of a recognizer: the values of keys that follow from a corpus, each with its reason.
+
+use std::fmt::Write as _;
+
+use plimsoll_core::{Seconds, counted};
+
+/// What the sizes of a corpus are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CorpusSize {
+    /// Number of utterances.
+    pub utterances: usize,
+    /// Total duration of the utterances.
+    pub seconds: Seconds,
+}
+
+/// A value that a recipe chose for a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChosenValue {
+    /// Full name of the key.
+    pub key: &'static str,
+    /// Value, as TOML.
+    pub value: String,
+    /// Why this value was chosen.
+    pub reason: String,
+}
+
+/// Values of keys for one corpus. Every layer above it overrides them: environment, flags.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe(Vec<ChosenValue>);
+
+/// Seconds of speech in a step. Half as many in twice the steps came to the same.
+const STEP_SECONDS: f64 = 30.0;
+/// Fewest and most utterances in a step.
+const BATCH: (f64, f64) = (4.0, 64.0);
+/// Hours of speech that a run reads of a corpus of one hour. Of more it reads more, in proportion to the root of its hours:
+/// 31 passes over one hour, 18 over three, 10 over ten. Measured at 1.6 hours alone, where 18 passes still left errors to
+/// unlearn; the root is a guess.
+const HOURS_READ: f64 = 31.0;
+/// Fewest and most passes.
+const PASSES: (f64, f64) = (4.0, 200.0);
+/// Hours of speech from which other speeds are not worth their time. Not measured.
+const MANY_HOURS: f64 = 20.0;
+/// Hours of speech from which a twentieth is enough for validation.
+const ENOUGH_TO_JUDGE: f64 = 1.0;
+
+impl Recipe {
+    /// Chooses the values of a recognizer for a corpus of this `size`.
+    pub fn for_recognizer(size: &CorpusSize) -> Self {
+        let hours = (size.seconds.0 / 3600.0).max(1e-3);
+        let mean = size.seconds.0 / size.utterances.max(1) as f64;
+        let batch = (STEP_SECONDS / mean.max(0.1)).round().clamp(BATCH.0, BATCH.1);
+        let passes = (HOURS_READ / hours.sqrt()).round().clamp(PASSES.0, PASSES.1);
+        let spoken = Seconds(size.seconds.0);
+        let mut chosen = Vec::new();
+        let mut choose = |key, value: &str, reason: String| {
+            chosen.push(ChosenValue { key, value: value.into(), reason });
+        };
+        let text = "capitals and punctuation cannot be heard; data.punctuation and data.lowercase change it";
+        choose("data.lowercase", "true", text.into());
+        choose("data.punctuation", "false", "as above".into());
+        if hours >= ENOUGH_TO_JUDGE {
+            let reason = "a twentieth of an hour is enough to judge by".into();
+            choose("data.validation_share", "0.05", reason);
+        }
+        let many_steps =
+            format!("about {STEP_SECONDS} s of speech a step; half as many in twice the steps came to the same");
+        choose("data.batch_size", &batch.to_string(), many_steps);
+        let local = "convolutions learn more from few hours than attention, in less time";
+        choose("model.encoder", "\"convolution\"", local.into());
+        choose("model.d_model", "128", "wider blocks learned no more in the same number of steps".into());
+        choose("model.encoder_layers", "6", "as above".into());
+        choose("model.conv_kernel", "9", "360 ms, about a syllable".into());
+        choose("model.feed_forward_multiplier", "3", "as in the runs that these values come from".into());
+        choose("model.dropout", "0.1", "the corpus is read many times".into());
+        let same = "a pause before or after the words changes little in them";
+        choose("features.preset", "\"spoken\"", same.into());
+        choose("features.n_mels", "40", "80 bands learned no more, and take longer".into());
+        choose("model.subsampling_channels", "16", "a linear layer instead learned less".into());
+        if hours < MANY_HOURS {
+            let reason = format!("{spoken} of speech become three times as many ways to say it");
+            choose("augment.speeds", "[0.9, 1.0, 1.1]", reason);
+        }
+        choose("augment.time_masks", "2", "what is missing must be guessed from the rest".into());
+        choose("augment.time_mask_frames", "20", "as above".into());
+        choose("augment.frequency_masks", "2", "as above".into());
+        choose("augment.frequency_mask_bins", "7", "as above".into());
+        let read = format!("{} of {spoken}: {:.0} hours are read", counted(passes as u64, "pass"), passes * hours);
+        choose("training.epochs", &passes.to_string(), read);
+        choose("training.learning_rate", "3e-3", "a small model bears it".into());
+        choose("training.warmup_steps", "300", "the rate rises in the first steps".into());
+        choose("training.warmup_share", "0.1", "but not for longer than a tenth of the run".into());
+        let steps = (size.utterances as f64 * passes / batch).max(1.0);
+        let interval = (steps / 10.0).clamp(20.0, 2000.0).round();
+        choose("training.validation_interval", &interval.to_string(), "about ten times in the run".into());
+        choose("training.checkpoint_interval", &interval.to_string(), "with each validation".into());
+        choose("training.log_interval", "50", "a line now and then".into());
+        Self(chosen)
+    }
+
+    /// Lists the chosen values.
+    pub fn chosen(&self) -> &[ChosenValue] {
+        &self.0
+    }
+
+    /// Writes the recipe as a configuration file.
+    pub(super) fn to_toml(&self) -> String {
+        let mut text = "task = \"asr\"\n".to_string();
+        for ChosenValue { key, value, reason } in &self.0 {
+            writeln!(text, "{key} = {value} # {reason}").expect("a text can be written to");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_corpus_gets_a_recipe_that_is_a_valid_configuration() {
+        for (utterances, seconds) in
+            [(0, 0.0), (2, 3.0), (300, 1100.0), (1700, 5800.0), (40_000, 360_000.0), (9, 20_000.0)]
+        {
+            let size = CorpusSize { utterances, seconds: Seconds(seconds) };
+            let text = Recipe::for_recognizer(&size).to_toml();
+            let args = crate::ConfigArgs::default();
+            let measure = |_: &crate::RunConfig| Ok::<_, crate::ConfigError>(Some(size));
+            let loaded = crate::load_for_corpus(&args, std::iter::empty(), &|| plimsoll_core::Bytes::gib(8), measure);
+            let loaded = loaded.unwrap_or_else(|error| panic!("{utterances}: {error:?}\n{text}"));
+            assert_eq!(loaded.chosen(), loaded.recipe.unwrap().chosen());
+        }
+    }
+
+    #[test]
+    fn more_hours_are_read_fewer_times_but_longer() {
+        let read = |hours: f64| {
+            let size = CorpusSize { utterances: (hours * 1000.0) as usize, seconds: Seconds(hours * 3600.0) };
+            let recipe = Recipe::for_recognizer(&size);
+            let of =
+                |key| recipe.chosen().iter().find(|chosen| chosen.key == key).unwrap().value.parse::<f64>().unwrap();
+            of("training.epochs")
+        };
+        let passes = [0.3, 1.0, 3.0, 10.0].map(read);
+        assert_eq!(passes, [57.0, 31.0, 18.0, 10.0]);
+    }
+}
