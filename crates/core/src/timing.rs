@@ -4,6 +4,11 @@
 //! the time from the outer one, so no time counts twice. [`lap`] returns the time since the last lap by owner. Time
 //! outside of every guard is unknown.
 //!
+//! In a run, the loop, the step, checkpoints and validations of `plimsoll-train` open the guards, and the loop takes a lap
+//! at each step. On a GPU the wait for the norm of the gradient counts as computing: the device works then. Four owners
+//! are found afterwards: `Retry` when a memory failure undoes work, `Compile` when a GPU meets a new shape, `OtherProcess`
+//! by the counts of the scheduler, and `Throttled` by the clock that a GPU loses to a limit.
+//!
 //! ```
 //! use plimsoll_core::{TimeOwner, timing};
 //!

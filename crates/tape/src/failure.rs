@@ -1,4 +1,7 @@
 //! Causes of a device's failure. Burn hands them on as text, so they are found in the words of the error that began it.
+//!
+//! No other part of a training reads that text. A test of a build with a GPU backend compares the words with CubeCL's own
+//! error types. Only work that ran out of memory is tried again, in smaller parts.
 
 pub use crate::bridge::{UnsupportedDevice, check_device};
 

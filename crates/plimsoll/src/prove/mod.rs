@@ -1,4 +1,6 @@
 //! `plimsoll prove`: runs a configuration in every way that matters on this machine, and writes what it found.
+//!
+//! The commands run as processes of their own, so that a crash is a result.
 
 mod ballast;
 mod child;

@@ -1,4 +1,9 @@
 //! Updates of all parameters at once, in flat tensors: on a GPU, where each kernel costs the host some microseconds.
+//!
+//! On the CPU a kernel costs no launch, and each parameter is updated alone, while it lies in the cache. Checkpoints name the
+//! state by parameter in both cases, so each continues from the checkpoint of the other. An update makes new flat tensors
+//! and new views, in the memory of the gradients: a module that was attached before keeps its weights, and a step stays a
+//! transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
