@@ -68,7 +68,11 @@ impl Measure {
 
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.formatted_value())
+        // Of a recognizer: the same rate where the language of the texts helps.
+        match self.name.strip_prefix("lm_") {
+            Some(name) => write!(f, "{name} with the language of its texts {}", self.formatted_value()),
+            None => write!(f, "{} {}", self.name, self.formatted_value()),
+        }
     }
 }
 

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use plimsoll_config::DataConfig;
 use plimsoll_config::invocation::command;
 use plimsoll_core::{Bytes, counted, open_text_file};
-use plimsoll_data::{ImportOptions, Manifest};
 use plimsoll_language::{NgramModel, Prediction, Quantization, TrainOptions, TrainProgress, Unit, train_with};
 use plimsoll_recipes::language::open_model;
+use plimsoll_recipes::texts::read_manifest;
 use plimsoll_recipes::{Failure, FailureExt};
 use serde_json::{Value, json};
 
@@ -203,7 +204,7 @@ fn sentences(args: &TextArgs) -> Result<Vec<String>, Failure> {
         }
     }
     if let Some(corpus) = &args.data {
-        let manifest = Manifest::read_with(corpus, &ImportOptions::default()).invalid()?;
+        let manifest = read_manifest(corpus, &DataConfig::default())?;
         sentences.extend(manifest.utterances.texts().map(String::from));
     }
     sentences.retain(|sentence| !sentence.trim().is_empty());

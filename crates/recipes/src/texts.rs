@@ -41,14 +41,17 @@ fn unreadable(error: ManifestError) -> Failure {
             let help = format!("its audio files are found from {0}: --set data.audio_root={0}", folder.display());
             Failure::invalid(error_chain(&error), help)
         }
-        ManifestError::Import(ImportError::NotUnpacked { .. }) => {
-            let help =
-                "name another folder with `--set data.unpack_dir=DIR`, or a higher limit with `--set data.unpack_size`";
-            Failure::invalid(error_chain(&error), help)
-        }
+        ManifestError::Import(error @ ImportError::NotUnpacked { .. }) => not_unpacked(error),
         ManifestError::Import(ImportError::NotFound(path)) => Failure::invalid(error_chain(&error), place_of(path)),
         _ => Err::<(), _>(error).invalid().expect_err("it is an error"),
     }
+}
+
+/// Returns the failure for a shard that cannot be unpacked.
+pub fn not_unpacked(error: &ImportError) -> Failure {
+    let help =
+        "name another folder with `--set data.unpack_dir=DIR`, or a higher limit with `--set data.unpack_size=SIZE`";
+    Failure::caused_by(error, help)
 }
 
 /// Returns what is there where `path` is not: the nearest name in its folder, or the first folder that does not exist.

@@ -1,11 +1,12 @@
 //! Finds the shards of a corpus: the files of a folder, or of a pattern such as `train-{000..012}.tar` or
 //! `data/train-*.parquet`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::issue::IssueKind;
 
-use super::walk::{Walk, children, folder_of, name, without_copies};
+use super::walk::{Walk, children, folder_of, name};
 
 /// Largest number of files of a pattern. A hundred thousand shards of a gigabyte are more than any corpus of speech.
 const MAX_SHARDS: usize = 100_000;
@@ -22,7 +23,9 @@ pub(super) const ARROW: &[&str] = &["arrow"];
 pub(super) fn shards(path: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     if path.is_dir() {
         let files = Walk::new(path).filter_map(Result::ok).filter(|file| has_extension(file, extensions));
-        return without_copies(files.collect());
+        // Of a shard and its compressed copies the shard counts: its name sorts first.
+        let mut known = HashSet::new();
+        return files.filter(|file| known.insert(without_extension(file))).collect();
     }
     match is_pattern(path) {
         true => {
@@ -30,6 +33,16 @@ pub(super) fn shards(path: &Path, extensions: &[&str]) -> Vec<PathBuf> {
             files.into_iter().flat_map(|file| starred(&file).unwrap_or_else(|| vec![file])).collect()
         }
         false => vec![path.into()],
+    }
+}
+
+/// Returns the path of a shard without its extensions.
+pub(super) fn without_extension(file: &Path) -> PathBuf {
+    let bare = file.with_extension("");
+    if bare.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar")) {
+        bare.with_extension("")
+    } else {
+        bare
     }
 }
 

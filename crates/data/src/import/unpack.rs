@@ -1,8 +1,11 @@
 //! Unpacks compressed tar shards into a folder of their own. A compressed file cannot be read from the middle, and audio is
 //! read in any order.
+//!
+//! The folder holds `HASH.tar` for each shard, `HASH.damaged.tar` for what lies before a damage, `lock` for the process that
+//! unpacks, and `PID.used`, which a process keeps locked and which lists the shards that it reads. Other files are left alone.
 
-use std::collections::HashSet;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -19,127 +22,233 @@ use crate::unpack::UnpackFolder;
 /// Number of bytes that are unpacked at a time.
 const PIECE: usize = 256 << 10;
 /// Number of bytes at each end of a compressed file that its name in the folder comes from. The last bytes hold a checksum
-/// of the content.
+/// of the content, or of its last part.
 const SAMPLED: u64 = 64 << 10;
+/// Size from which a gzip file does not say how large its content is.
+const SIZE_KNOWN: u64 = 1 << 32;
+
+/// Lists of the shards that this process reads, by folder. They stay locked until the process ends.
+static USED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
+
+/// The tar file with the content of a shard.
+pub(super) struct Content {
+    /// The shard itself, or the file that it was unpacked into.
+    pub(super) path: PathBuf,
+    /// Whether the compressed form is damaged.
+    pub(super) is_damaged: bool,
+}
 
 /// Unpacks the compressed shards of one corpus.
 pub(super) struct Unpacker<'a> {
     folder: Option<&'a UnpackFolder>,
     room: Mutex<Room>,
+    /// Held while shards are missing: another process with the same shards waits, and finds them.
+    _lock: Option<File>,
 }
 
 /// Room in the folder.
 #[derive(Default)]
 struct Room {
-    /// Size of all files.
+    /// Size of all shards in it.
     used: u64,
-    /// Files of other corpora, the one with the latest use first.
+    /// Shards that no process reads, the one with the latest use first.
     others: Vec<(SystemTime, PathBuf, u64)>,
+}
+
+/// Compressed shard and its place in the folder.
+struct Packed {
+    size: u64,
+    /// Path without extension.
+    target: PathBuf,
+    /// Least size of the content.
+    content: u64,
 }
 
 impl<'a> Unpacker<'a> {
     /// Prepares the folder for the compressed files among `shards`. Without a folder nothing is unpacked.
-    pub(super) fn new(folder: Option<&'a UnpackFolder>, shards: &[PathBuf]) -> Self {
-        let Some(options) = folder else { return Self { folder, room: Mutex::default() } };
-        let compressed: Vec<(u64, PathBuf)> = shards
-            .iter()
-            .filter_map(|shard| Some((fs::metadata(shard).ok()?.len(), target(shard, options)?)))
-            .collect();
-        let own: HashSet<&Path> = compressed.iter().map(|(_, target)| target.as_path()).collect();
-        let missing: Vec<u64> = compressed.iter().filter(|(_, file)| !file.is_file()).map(|&(size, _)| size).collect();
+    ///
+    /// # Errors
+    /// If the folder cannot be made or locked, or if the shards need more than its limit.
+    pub(super) fn new(folder: Option<&'a UnpackFolder>, shards: &[PathBuf]) -> Result<Self, ImportError> {
+        let nothing = Self { folder, room: Mutex::default(), _lock: None };
+        let Some(options) = folder else { return Ok(nothing) };
+        let packed: Vec<Packed> = shards.iter().filter_map(|shard| Packed::new(shard, options)).collect();
+        let Some(first) = shards.first().filter(|_| !packed.is_empty()) else { return Ok(nothing) };
+        let failed = |source| not_unpacked(first, options, source);
+        fs::create_dir_all(&options.path).map_err(failed)?;
+        note_use(&options.path, &packed).map_err(failed)?;
+        if packed.iter().all(|shard| shard.found().is_some()) {
+            return Ok(nothing);
+        }
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(options.path.join("lock"));
+        let lock = lock.and_then(|file| file.lock().map(|()| file)).map_err(failed)?;
+        // What another process has unpacked meanwhile is there now.
+        let missing: Vec<&Packed> = packed.iter().filter(|shard| shard.found().is_none()).collect();
+        let least: u64 = packed.iter().map(|shard| shard.content).sum();
+        if least > options.limit.0 {
+            return Err(failed(too_large(Bytes(least), options.limit)));
+        }
         if !missing.is_empty() {
-            let size = Bytes(missing.iter().sum());
+            let size = Bytes(missing.iter().map(|shard| shard.size).sum());
             let shards = counted(missing.len(), "compressed shard");
             tracing::warn!("unpacking {shards} of {size} into {}, once", options.path.display());
         }
-        Self { folder, room: Mutex::new(Room::of(options, &own)) }
+        Ok(Self { folder, room: Mutex::new(Room::of(options)), _lock: Some(lock) })
     }
 
-    /// Returns the tar file with the content of a shard: the shard itself, or the file that it was unpacked into.
-    pub(super) fn content(&self, shard: &Path) -> Result<PathBuf, ImportError> {
-        let Some((folder, target)) = self.folder.and_then(|folder| Some((folder, target(shard, folder)?))) else {
-            return Ok(shard.into());
-        };
-        let unpacked = match File::open(&target) {
-            // The time of the last use.
-            Ok(file) => file.set_modified(SystemTime::now()),
-            Err(_) => fs::create_dir_all(&folder.path).and_then(|()| self.unpack(shard, &target, folder.limit)),
-        };
-        match unpacked {
-            Ok(()) => Ok(target),
-            Err(source) => Err(ImportError::NotUnpacked { file: shard.into(), folder: folder.path.clone(), source }),
+    /// Returns the tar file with the content of a shard. A shard that cannot be read is returned as it is.
+    ///
+    /// # Errors
+    /// If its content cannot be written.
+    pub(super) fn content(&self, shard: &Path) -> Result<Content, ImportError> {
+        let plain = || Content { path: shard.into(), is_damaged: false };
+        let Some(folder) = self.folder else { return Ok(plain()) };
+        let Some(packed) = Packed::new(shard, folder) else { return Ok(plain()) };
+        if let Some(found) = packed.found() {
+            return Ok(found);
         }
+        self.unpack(shard, &packed, folder.limit).map_err(|source| not_unpacked(shard, folder, source))?;
+        Ok(packed.found().unwrap_or_else(plain))
     }
 
-    fn unpack(&self, shard: &Path, target: &Path, limit: Bytes) -> io::Result<()> {
-        let packed = open_regular_file(shard)?;
-        let size = packed.metadata()?.len();
-        let mut reader = BoundedUnpack::new(MultiGzDecoder::new(BufReader::new(packed)), size);
+    fn unpack(&self, shard: &Path, packed: &Packed, limit: Bytes) -> io::Result<()> {
+        let mut reader =
+            BoundedUnpack::new(MultiGzDecoder::new(BufReader::new(open_regular_file(shard)?)), packed.size);
         let mut piece = vec![0; PIECE];
-        replace_file(target, |file| {
+        let mut is_damaged = false;
+        let whole = packed.target.with_extension("tar");
+        replace_file(&whole, |file| {
             loop {
-                let count = match reader.read(&mut piece) {
+                match reader.read(&mut piece) {
                     Ok(0) => return Ok(()),
-                    Ok(count) => count,
-                    // What lies before a damage is used: the tar file ends too early.
-                    Err(error) if is_damage(&error) => return Ok(()),
-                    Err(error) => return Err(error),
-                };
-                self.room.lock().unwrap_or_else(PoisonError::into_inner).take(count as u64, limit)?;
-                file.write_all(&piece[..count])?;
+                    Ok(count) => {
+                        self.room.lock().unwrap_or_else(PoisonError::into_inner).take(count as u64, limit)?;
+                        file.write_all(&piece[..count])?;
+                    }
+                    // What lies before a damage is used.
+                    Err(_) => {
+                        is_damaged = true;
+                        return Ok(());
+                    }
+                }
             }
-        })
+        })?;
+        if is_damaged { fs::rename(&whole, packed.target.with_extension("damaged.tar")) } else { Ok(()) }
+    }
+}
+
+impl Packed {
+    /// Describes a shard; `None` if it is not compressed, or cannot be read. Its name in the folder comes from its content, so
+    /// that a corpus can move.
+    fn new(shard: &Path, folder: &UnpackFolder) -> Option<Self> {
+        let mut file = open_regular_file(shard).ok()?;
+        let size = file.metadata().ok()?.len();
+        let mut sample = Vec::new();
+        Read::by_ref(&mut file).take(SAMPLED).read_to_end(&mut sample).ok()?;
+        if !sample.starts_with(&[0x1f, 0x8b]) {
+            return None;
+        }
+        file.seek(SeekFrom::Start(size.saturating_sub(SAMPLED))).ok()?;
+        file.take(SAMPLED).read_to_end(&mut sample).ok()?;
+        let end = sample.last_chunk().map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)));
+        // A damaged file may end with any number; sound hardly gets smaller.
+        let content = if size < SIZE_KNOWN && end < 4 * size { end.max(size / 2) } else { size / 2 };
+        sample.extend(size.to_le_bytes());
+        Some(Self { size, target: folder.path.join(format!("{:032x}", xxh3_128(&sample))), content })
+    }
+
+    /// Returns the content if it is in the folder, and notes the time of its use.
+    fn found(&self) -> Option<Content> {
+        let found = [("tar", false), ("damaged.tar", true)].into_iter().find_map(|(extension, is_damaged)| {
+            let path = self.target.with_extension(extension);
+            Some((File::open(&path).ok()?, Content { path, is_damaged }))
+        });
+        let (file, content) = found?;
+        // The time of a change would make a cache of features compute anew. A shard of another user keeps its time.
+        let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
+        Some(content)
     }
 }
 
 impl Room {
-    /// Measures the room beside the files of the corpus itself.
-    fn of(options: &UnpackFolder, own: &HashSet<&Path>) -> Self {
-        let files = fs::read_dir(&options.path).into_iter().flatten().flatten();
+    /// Measures the room in the folder.
+    fn of(options: &UnpackFolder) -> Self {
+        let kept = used_names(&options.path);
         let known = |file: fs::DirEntry| {
-            let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((metadata.modified().ok()?, file.path(), metadata.len()))
+            let (path, metadata) = (file.path(), file.metadata().ok().filter(fs::Metadata::is_file)?);
+            let time = metadata.accessed().or_else(|_| metadata.modified()).ok()?;
+            is_shard(&path).then_some((time, path, metadata.len()))
         };
-        let files: Vec<_> = files.filter_map(known).collect();
-        let used: u64 = files.iter().map(|(_, _, size)| size).sum();
-        let mut others: Vec<_> = files.into_iter().filter(|(_, path, _)| !own.contains(path.as_path())).collect();
+        let files: Vec<_> = fs::read_dir(&options.path).into_iter().flatten().flatten().filter_map(known).collect();
+        let used = files.iter().map(|(_, _, size)| size).sum();
+        let mut others: Vec<_> = files.into_iter().filter(|(_, path, _)| !kept.contains(&hash_of(path))).collect();
         others.sort_by(|a, b| b.cmp(a));
         Self { used, others }
     }
 
-    /// Takes room for `bytes`, and deletes files of other corpora for it.
+    /// Takes room for `bytes`, and deletes shards for it that no process reads.
     fn take(&mut self, bytes: u64, limit: Bytes) -> io::Result<()> {
         while self.used + bytes > limit.0 {
             let Some((_, path, size)) = self.others.pop() else {
-                let problem = format!("unpacked, its corpus takes more than {limit}, the limit of the folder");
-                return Err(io::Error::other(problem));
+                return Err(too_large(Bytes(self.used + bytes), limit));
             };
-            fs::remove_file(&path)?;
-            self.used -= size;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => self.used -= size,
+            }
         }
         self.used += bytes;
         Ok(())
     }
 }
 
-/// Returns the file that a shard is unpacked into; `None` if it is not compressed. Its name comes from the content, so that a
-/// corpus can move.
-fn target(shard: &Path, folder: &UnpackFolder) -> Option<PathBuf> {
-    let mut file = open_regular_file(shard).ok()?;
-    let size = file.metadata().ok()?.len();
-    let mut sample = Vec::new();
-    Read::by_ref(&mut file).take(SAMPLED).read_to_end(&mut sample).ok()?;
-    if !sample.starts_with(&[0x1f, 0x8b]) {
-        return None;
+/// Notes that this process reads `shards`, until it ends.
+fn note_use(folder: &Path, shards: &[Packed]) -> io::Result<()> {
+    let mut lists = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !lists.contains_key(folder) {
+        let list = folder.join(format!("{}.used", std::process::id()));
+        let file = OpenOptions::new().append(true).create(true).open(list)?;
+        file.lock_shared()?;
+        lists.insert(folder.into(), file);
     }
-    file.seek(SeekFrom::Start(size.saturating_sub(SAMPLED))).ok()?;
-    file.take(SAMPLED).read_to_end(&mut sample).ok()?;
-    sample.extend(size.to_le_bytes());
-    Some(folder.path.join(format!("{:032x}.tar", xxh3_128(&sample))))
+    let names: Vec<String> = shards.iter().map(|shard| hash_of(&shard.target) + "\n").collect();
+    lists.get_mut(folder).map_or(Ok(()), |file| file.write_all(names.concat().as_bytes()))
 }
 
-/// Whether an error comes from the content of a compressed file, not from reading it.
-fn is_damage(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+/// Returns the hashes of the shards that processes read now, and removes the lists of processes that ended.
+fn used_names(folder: &Path) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = file.path();
+        if path.extension().is_some_and(|extension| extension == "used")
+            && let Ok(list) = File::open(&path)
+        {
+            match list.try_lock() {
+                Ok(()) => _ = fs::remove_file(&path),
+                Err(_) => names.extend(fs::read_to_string(&path).unwrap_or_default().lines().map(String::from)),
+            }
+        }
+    }
+    names
+}
+
+/// Returns the part of a file name before its first dot.
+fn hash_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// Whether a file of the folder is a shard that was unpacked into it.
+fn is_shard(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_hash = |text: &str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.split_once('.').is_some_and(|(hash, rest)| is_hash(hash) && ["tar", "damaged.tar"].contains(&rest))
+}
+
+fn too_large(size: Bytes, limit: Bytes) -> io::Error {
+    io::Error::other(format!("with what other processes read it takes {size} or more, and the folder may hold {limit}"))
+}
+
+fn not_unpacked(shard: &Path, folder: &UnpackFolder, source: io::Error) -> ImportError {
+    ImportError::NotUnpacked { file: shard.into(), folder: folder.path.clone(), source }
 }

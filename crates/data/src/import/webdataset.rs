@@ -14,9 +14,9 @@ use super::format::Format;
 use super::json::Object;
 use super::lines::MAX_LINE_BYTES;
 use super::listing::OWN_ID;
-use super::shards::{TAR, shards, with_loss};
+use super::shards::{TAR, shards, with_loss, without_extension};
 use super::tar_members::TarMembers;
-use super::unpack::Unpacker;
+use super::unpack::{Content, Unpacker};
 use super::walk::{ending, is_audio, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use plimsoll_audio::AudioSource;
@@ -38,17 +38,19 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     if shards.is_empty() {
         return Err(ImportError::WrongFormat { path: path.into(), format: Format::WebDataset });
     }
-    let unpacker = Unpacker::new(builder.options().unpack.as_ref(), &shards);
-    let read: Result<Vec<Shard>, ImportError> =
-        shards.into_par_iter().map(|file| Ok(Shard::read(unpacker.content(&file)?, file))).collect();
-    let read = read?;
-    if read.iter().any(Shard::is_unpacked) && !read.iter().any(Shard::has_samples) {
+    let unpacker = Unpacker::new(builder.options().unpack.as_ref(), &shards)?;
+    let read_shard = |file: PathBuf| Ok::<_, ImportError>(Shard::read(unpacker.content(&file)?, file));
+    let mut shards = shards.into_iter();
+    let mut read: Vec<Shard> = shards.next().map(read_shard).transpose()?.into_iter().collect();
+    if read.iter().any(Shard::is_other_archive) {
         return Err(ImportError::NotReadable {
             path: path.into(),
             found: "has no sample of WebDataset: audio and its text under one name".into(),
             advice: "unpack it into a folder, whose layout is then detected".into(),
         });
     }
+    let rest: Result<Vec<Shard>, ImportError> = shards.collect::<Vec<_>>().into_par_iter().map(read_shard).collect();
+    read.extend(rest?);
     let are_keys_shared = has_shared_keys(&read);
     let whole: Vec<usize> =
         read.iter().filter(|shard| shard.damage.is_none()).map(|shard| shard.drafts.len()).collect();
@@ -79,12 +81,6 @@ fn has_shared_keys(shards: &[Shard]) -> bool {
     keys.any(|is_shared| is_shared)
 }
 
-/// Returns the path of a shard without its extensions.
-fn without_extension(file: &Path) -> PathBuf {
-    let bare = file.with_extension("");
-    if ending(&bare) == "tar" { bare.with_extension("") } else { bare }
-}
-
 /// Content of one shard.
 struct Shard {
     file: PathBuf,
@@ -96,19 +92,19 @@ struct Shard {
 }
 
 impl Shard {
-    fn read(content: PathBuf, file: PathBuf) -> Self {
-        let mut shard = Self { file, content, drafts: Vec::new(), damage: None };
-        shard.damage = shard.read_samples().err();
+    fn read(content: Content, file: PathBuf) -> Self {
+        let mut shard = Self { file, content: content.path, drafts: Vec::new(), damage: None };
+        let problem = "its compression is damaged, so its sound may be wrong";
+        let at = std::fs::metadata(&shard.content).map_or(0, |metadata| metadata.len());
+        let damage = content.is_damaged.then(|| IssueKind::DamagedShard { at, lost: 0, problem: problem.into() });
+        shard.damage = shard.read_samples().err().or(damage);
         shard
     }
 
-    fn is_unpacked(&self) -> bool {
-        self.content != self.file
-    }
-
-    /// Whether a sample has audio and a text.
-    fn has_samples(&self) -> bool {
-        self.drafts.iter().flatten().any(|draft| !draft.text.trim().is_empty())
+    /// Whether the shard is a compressed archive of another layout: not one of its samples has audio and a text.
+    fn is_other_archive(&self) -> bool {
+        let has_text = |draft: &Draft| !draft.text.trim().is_empty();
+        self.content != self.file && self.damage.is_none() && !self.drafts.iter().flatten().any(has_text)
     }
 
     fn read_samples(&mut self) -> Result<(), IssueKind> {

@@ -17,7 +17,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{
-    CheckDepth, CheckOptions, Checked, CorpusStats, Format, Limits, Manifest, check, import, suggest_audio_root,
+    CheckDepth, CheckOptions, Checked, CorpusStats, Format, ImportError, Limits, Manifest, check, import,
+    suggest_audio_root,
 };
 use plimsoll_text::Tokenizer;
 
@@ -33,7 +34,7 @@ use plimsoll_config::invocation::command;
 use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
 use plimsoll_recipes::load;
 use plimsoll_recipes::mapping::features;
-use plimsoll_recipes::texts::text_normalizer;
+use plimsoll_recipes::texts::{not_unpacked, text_normalizer, unpack_folder};
 use plimsoll_recipes::{Failure, FailureExt, load_rules};
 
 impl DataCommand {
@@ -138,9 +139,12 @@ fn check_corpus(
     })?;
     let options = corpus.import_options(&config.data)?;
     let spinner = crate::terminal::spinner("reading lists");
-    let listing = import(path, &options).invalid();
+    let listing = import(path, &options);
     spinner.finish_and_clear();
-    let listing = listing?;
+    let listing = match listing {
+        Err(error @ ImportError::NotUnpacked { .. }) => return Err(not_unpacked(&error)),
+        listing => listing.invalid()?,
+    };
     let normalize = text_normalizer(&config.data)?;
     let (format, root) = (listing.format, listing.root.clone());
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
@@ -183,6 +187,18 @@ fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
     if checked.utterances.is_empty() {
         report.print(args.check.json, args.check.all);
         return Err(nothing_usable());
+    }
+    let is_unpacked = |folder: PathBuf| checked.utterances.iter().any(|utterance| utterance.audio.starts_with(&folder));
+    if let Some(folder) = unpack_folder(&config.data).filter(|folder| is_unpacked(folder.path.clone())) {
+        let folder = folder.path.display();
+        let message = format!(
+            "the sound is unpacked in {folder}, which forgets what is not used, so a list of it would not last"
+        );
+        let pack = command("data pack PATH --to webdataset --out DIR");
+        return Err(Failure::invalid(
+            message,
+            format!("train on the shards themselves, or write shards that are not compressed: `{pack}`"),
+        ));
     }
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     out.write_with(|path| Manifest::write(path, &checked.utterances, &log_mel).failed())?;

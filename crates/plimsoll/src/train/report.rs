@@ -16,7 +16,7 @@ pub(crate) fn last_event(summary: &Summary, folder: &RunFolder) -> Value {
 pub(crate) fn last_lines(summary: &Summary, folder: &RunFolder) -> String {
     // Error rates have initials as names, in capitals; other scores have words.
     let score = |score: &Measure| match score.name.as_ref() {
-        initials @ ("cer" | "wer") => format!("{} {}", initials.to_uppercase(), score.formatted_value()),
+        "cer" | "wer" | "lm_cer" | "lm_wer" => score.to_string().replacen("cer", "CER", 1).replacen("wer", "WER", 1),
         _ => score.to_string(),
     };
     let scores: Vec<String> = summary.scores.iter().map(score).collect();

@@ -1,5 +1,6 @@
 //! The display of a running training: a progress bar on a terminal, plain lines elsewhere.
 
+use std::collections::HashSet;
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -23,6 +24,8 @@ pub(crate) struct View {
     total_steps: Option<u64>,
     /// Whether a step that used more memory than planned was already shown.
     drift_shown: bool,
+    /// Utterances whose omission was already shown. A faster reading of a short one can be too short for its text in each epoch.
+    left_out_shown: HashSet<String>,
     pace_shown: bool,
     /// Whether the run has failed, so that it does not go on after a further problem.
     has_failed: bool,
@@ -38,6 +41,7 @@ impl View {
             planned: plan.memory.as_ref().map(MemoryPlan::peak),
             total_steps: plan.training.total_steps,
             drift_shown: false,
+            left_out_shown: HashSet::new(),
             pace_shown: false,
             has_failed: false,
         }
@@ -95,6 +99,10 @@ impl RunDisplay for View {
             Event::Skipped { reason, .. } => self.print_line(&format!("warning: step skipped: {reason}")),
             Event::LeftOut { samples } => {
                 for sample in samples {
+                    // Printed once; the record of the run has all of them.
+                    if !self.left_out_shown.insert(sample.name.clone()) {
+                        continue;
+                    }
                     self.print_line(&format!("warning: `{}` left out: {}", sample.name, sample.reason));
                 }
             }

@@ -38,9 +38,10 @@ pub(super) const CONFIG: &str = "config.toml";
 const REMAINS: [&str; 2] = [".config.toml", ".lock"];
 
 /// Returns the folder of the run that a person named: the folder `named` if it is there, or else the run of that name in
-/// the folder `runs`. A folder of another kind, such as the corpus of the run, does not hide the run of its name.
+/// the folder `runs`, or in that which the variable `PLIMSOLL_RUNS_DIR` names. A folder of another kind, such as the corpus of the run, does not hide the run of its name.
 pub fn named_run(named: &Path) -> PathBuf {
-    named_run_in(named, Path::new("runs"))
+    let runs = std::env::var_os("PLIMSOLL_RUNS_DIR").map_or_else(|| "runs".into(), PathBuf::from);
+    named_run_in(named, &runs)
 }
 
 /// Returns the folder of the run that a person named as [`named_run`] does, with `runs` as the folder of the runs.

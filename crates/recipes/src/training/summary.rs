@@ -38,7 +38,10 @@ pub(super) fn summary(run: &RunContext<'_>, state: &RunState, totals: &Totals, s
     let mut left_out: Vec<(String, usize)> =
         run.prepared.left_out.iter().map(|(reason, count)| ((*reason).to_string(), *count)).collect();
     if totals.left_out > 0 {
-        left_out.push(("unreadable, silent, or too short for their text, while training".into(), totals.left_out));
+        left_out.push((
+            "unreadable, silent, or too short for their text, while training, counted each time".into(),
+            totals.left_out,
+        ));
     }
     if totals.unfit > 0 {
         left_out.push(("too large for the memory even alone, while training".into(), totals.unfit));

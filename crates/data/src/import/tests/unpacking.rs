@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use plimsoll_core::Bytes;
 
 use super::*;
-use crate::Manifest;
 use crate::unpack::UnpackFolder;
 use crate::utterances::UtteranceRef;
+use crate::{Issue, IssueKind, Manifest};
 use plimsoll_audio::AudioSource;
 
 /// Content of a tar file with five utterances.
@@ -21,9 +21,11 @@ fn into(folder: &TempDir, limit: Bytes) -> ImportOptions {
     ImportOptions { unpack, ..ImportOptions::default() }
 }
 
+/// Returns the shards in the folder.
 fn unpacked(folder: &TempDir) -> Vec<std::path::PathBuf> {
+    let files = fs::read_dir(folder.path().join("unpacked")).into_iter().flatten();
     let mut files: Vec<_> =
-        fs::read_dir(folder.path().join("unpacked")).into_iter().flatten().map(|file| file.unwrap().path()).collect();
+        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "tar")).collect();
     files.sort();
     files
 }
@@ -77,36 +79,65 @@ fn a_damaged_shard_gives_what_lies_before_the_damage() {
     }
 }
 
+/// Of an archive with incompressible content, a changed bit is seen by the checksum alone.
+#[test]
+fn a_changed_bit_is_an_issue_at_each_start() {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::none());
+    packed.write_all(&tar()).unwrap();
+    let packed = packed.finish().unwrap();
+    let cache = TempDir::new().unwrap();
+    for place in (1000..packed.len() - 9000).step_by(997) {
+        let mut damaged = packed.clone();
+        damaged[place] ^= 4;
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("a.tar.gz"), &damaged).unwrap();
+        for start in ["first", "second"] {
+            let listing = import(folder.path(), &into(&cache, Bytes::gib(1))).unwrap();
+            let is_damage = |issue: &Issue| matches!(issue.kind, IssueKind::DamagedShard { .. });
+            assert!(listing.issues.iter().any(is_damage), "{place} {start}: {:?}", listing.issues);
+        }
+    }
+}
+
+/// Shards that this process reads stay. Of the others those go whose last use is the longest ago, and nothing else.
 #[test]
 fn the_folder_keeps_its_limit_and_drops_what_was_not_used_for_longest() {
     let (tar, cache) = (tar(), TempDir::new().unwrap());
     let size = tar.len() as u64;
-    let corpus = |seed: u8| {
-        // Zeros behind the end of a tar file are no content.
-        let longer = [&tar[..], &vec![0; 512 * usize::from(seed)]].concat();
-        write(&[("a.tar.gz", &longer)])
-    };
-    let options = into(&cache, Bytes(3 * size));
-    let (first, second, third) = (corpus(0), corpus(1), corpus(2));
-    let read = |corpus: &TempDir| import(corpus.path(), &options).map(|listing| listing.entries.len());
-    assert_eq!(read(&first).unwrap(), 5);
-    let kept = unpacked(&cache);
-    for (corpus, days) in [(&second, 3), (&first, 2)] {
-        assert_eq!(read(corpus).unwrap(), 5);
-        for file in unpacked(&cache).iter().filter(|file| days == 3 && !kept.contains(file)) {
-            let time = SystemTime::now() - Duration::from_secs(days * 86_400);
-            fs::File::open(file).unwrap().set_modified(time).unwrap();
-        }
+    let folder = cache.path().join("unpacked");
+    fs::create_dir(&folder).unwrap();
+    let hash = |digit: &str| folder.join(digit.repeat(32) + ".tar");
+    let foreign = ["my recording.wav", "0123.tar", "important.tar.gz"].map(|name| folder.join(name));
+    for (path, days) in foreign.iter().map(|path| (path.clone(), 9)).chain([(hash("a"), 5), (hash("b"), 1)]) {
+        fs::write(&path, &tar).unwrap();
+        let time = SystemTime::now() - Duration::from_secs(days * 86_400);
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_times(fs::FileTimes::new().set_accessed(time))
+            .unwrap();
     }
-    assert_eq!(unpacked(&cache).len(), 2);
-    assert_eq!(read(&third).unwrap(), 5);
-    let now = unpacked(&cache);
-    assert_eq!((now.len(), now.contains(&kept[0])), (2, true));
-    // Too small even for one: nothing stays behind.
-    let small = into(&cache, Bytes(size / 2));
-    let error = import(corpus(3).path(), &small).unwrap_err();
-    assert!(plimsoll_core::error_chain(&error).contains("takes more than"), "{error}");
-    assert_eq!(unpacked(&cache).len(), 0);
+    let options = into(&cache, Bytes(3 * size + 8192));
+    // Zeros behind the end of a tar file are no content.
+    let corpus = |zeros: usize| write(&[("a.tar.gz", &[&tar[..], &vec![0; 512 * zeros]].concat())]);
+    let read = |corpus: &TempDir| import(corpus.path(), &options).map(|listing| listing.entries.len());
+    let first = corpus(0);
+    assert_eq!(read(&first).unwrap(), 5);
+    assert!(hash("a").exists() && hash("b").exists());
+    assert_eq!(read(&corpus(1)).unwrap(), 5);
+    assert!(!hash("a").exists() && hash("b").exists());
+    assert_eq!(read(&corpus(2)).unwrap(), 5);
+    assert!(!hash("b").exists());
+    // This process reads what is left.
+    let error = plimsoll_core::error_chain(&read(&corpus(3)).unwrap_err());
+    assert!(error.contains("the folder may hold"), "{error}");
+    assert_eq!(read(&first).unwrap(), 5);
+    assert!(foreign.iter().all(|path| path.exists()));
+    // A corpus that is larger than the limit deletes nothing.
+    let before = unpacked(&cache);
+    assert!(import(corpus(4).path(), &into(&cache, Bytes(1000))).is_err());
+    assert_eq!(unpacked(&cache), before);
 }
 
 #[test]
