@@ -12,6 +12,9 @@ use crate::mapping::ModelPlan;
 use crate::memory_plan::MemoryPlan;
 use plimsoll_config::{ChosenValue, RunConfig};
 
+/// Fewest steps of a run that is meant to learn. Shorter ones only show that it starts.
+const LEARNING_MIN: u64 = 20;
+
 /// The complete plan of a run. It leaves nothing open: equal plans on one machine give equal runs.
 ///
 /// In `plan.toml` the fields that serde skips stand in the [header](Self::header).
@@ -138,6 +141,18 @@ fn is_zero(steps: &i64) -> bool {
 }
 
 impl TrainingPlan {
+    /// Says that the warm-up is as long as the run, so that the learning rate never reaches its value; `None` if it does, or if
+    /// the run only tries a few steps.
+    pub(crate) fn endless_warm_up(&self) -> Option<String> {
+        let Schedule { peak, warmup, .. } = self.schedule;
+        let total = self.total_steps.filter(|&total| total >= LEARNING_MIN && warmup >= total)?;
+        let last = self.schedule.rate(total);
+        Some(format!(
+            "the warm-up takes {warmup} steps and the run ends after {total}, so the learning rate ends at {last:.1e} and never \
+             reaches {peak:.1e}; `--set training.warmup_share=0.1` shortens the warm-up to a tenth of the run"
+        ))
+    }
+
     /// Returns the limits that end the run; the first limit that is reached counts.
     pub fn limits(&self) -> Limits {
         let time = self.max_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -231,3 +231,17 @@ fn a_vocabulary_wider_than_the_texts_outputs_none_of_the_rest() {
         dir.run(&["eval", "r", "--limit", "2"]).success();
     }
 }
+
+#[test]
+fn a_warm_up_as_long_as_the_run_is_said() {
+    let dir = TestFolder::new();
+    let seen = |more: &[&str]| {
+        let settings = ["--set", "training.schedule=cosine", "--set", "training.warmup_steps=300"];
+        dir.train(&[&["--dry-run"], &settings[..], more].concat()).success().stderr
+    };
+    let said = "the warm-up takes 300 steps and the run ends after 40, so the learning rate ends at";
+    assert!(seen(&["--steps", "40"]).contains(said), "{}", seen(&["--steps", "40"]));
+    for fine in [&["--steps", "301"][..], &["--steps", "4"], &["--steps", "40", "--set", "training.warmup_share=0.1"]] {
+        assert!(!seen(fine).contains("the warm-up takes"), "{fine:?}: {}", seen(fine));
+    }
+}

@@ -252,6 +252,9 @@ fn planned(
         resumed.as_ref().map(|resumed| Resumed { earlier: &resumed.earlier, restarts_epoch: resumed.restarts_epoch });
     let target = named.or_else(|| target_for(config, &device));
     let mut plan = resolve::resolve(config, &prepared, &device, target.as_ref(), from)?;
+    if let Some(warning) = plan.training.endless_warm_up() {
+        reporter.line(Level::Warning, &warning);
+    }
     let target = target.as_ref();
     let request = MemoryRequest { run: &plan, prepared: &prepared, target, in_use, reporter };
     let memory_plan = request.plan()?;
