@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::units::AudioSpeed;
-use plimsoll_core::{Bytes, EndKind, Seconds, Stage, counted};
+use plimsoll_core::{Bytes, EndKind, Seconds, Skipped, Stage, counted};
 use plimsoll_monitor::RecordError;
 use plimsoll_recipes::memory_plan::MemoryPlan;
 use plimsoll_recipes::plan::RunPlan;
@@ -50,6 +50,13 @@ impl View {
     /// Estimates the time of the steps after `step`; `None` if the number of all steps is not known.
     fn time_left(&self, step: u64, totals: &Totals) -> Option<Seconds> {
         Some(Seconds(self.total_steps?.saturating_sub(step) as f64 * totals.seconds_per_step()))
+    }
+
+    /// Prints that an utterance was left out, once for each; the record of the run has every time.
+    fn print_left_out(&mut self, sample: &Skipped) {
+        if self.left_out_shown.insert(sample.name.clone()) {
+            self.print_line(&format!("warning: `{}` left out: {}", sample.name, sample.reason));
+        }
     }
 
     fn print_line(&self, line: &str) {
@@ -97,15 +104,7 @@ impl RunDisplay for View {
                 self.print_line(&format!("validated after step {step} (epoch {epoch}) in {seconds}: {scores}{mark}"));
             }
             Event::Skipped { reason, .. } => self.print_line(&format!("warning: step skipped: {reason}")),
-            Event::LeftOut { samples } => {
-                for sample in samples {
-                    // Printed once; the record of the run has all of them.
-                    if !self.left_out_shown.insert(sample.name.clone()) {
-                        continue;
-                    }
-                    self.print_line(&format!("warning: `{}` left out: {}", sample.name, sample.reason));
-                }
-            }
+            Event::LeftOut { samples } => samples.iter().for_each(|sample| self.print_left_out(sample)),
             Event::OutOfMemory { step, failure, limit } => match failure.stage {
                 Stage::Checkpoint => {
                     self.print_line(&format!("note: {failure}, after step {step}: written without a copy in memory"));
