@@ -83,7 +83,7 @@ fn problems(history: &RunHistory) -> String {
         (history.out_of_memory, "times out of memory"),
         (history.lowered, "times the batch limit was lowered"),
         (history.over_plan, "steps above the planned memory"),
-        (history.left_out, "samples left out, counted each time"),
+        (history.left_out, "times an utterance was left out"),
         (history.unfit, "utterances too large for the memory"),
         (history.not_saved, "checkpoints not written"),
     ];
