@@ -204,7 +204,9 @@ proptest! {
     fn every_step_is_idempotent(text in TEXTS, language in 0..7usize, step in 0..14usize) {
         let language = Language::ALL[language];
         let step = Step::all(language)[step];
-        prop_assume!(step.language().is_none_or(|language| step.knows(language)));
+        if !step.language().is_none_or(|language| step.knows(language)) {
+            return Ok(());
+        }
         let once = step.apply(&text);
         prop_assert_eq!(step.apply(&once), once);
     }
