@@ -122,8 +122,7 @@ impl TarMembers {
         }
         if number(&header[148..156]) != Some(checksum(&header)) {
             let is_gzip = self.position == 0 && header.starts_with(&[0x1f, 0x8b]);
-            let compressed =
-                "it is compressed, and compressed files cannot be read from the middle; unpack it with gunzip";
+            let compressed = "it is compressed, and no folder to unpack it into is known (data.unpack_dir); or unpack it with gunzip";
             return Err(self.damage(if is_gzip { compressed } else { "no header of tar" }));
         }
         Ok(Some(header))

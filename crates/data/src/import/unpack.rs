@@ -115,7 +115,7 @@ impl<'a> Unpacker<'a> {
         let mut reader =
             BoundedUnpack::new(MultiGzDecoder::new(BufReader::new(open_regular_file(shard)?)), packed.size);
         let mut piece = vec![0; PIECE];
-        let mut is_damaged = false;
+        let (mut is_damaged, mut written) = (false, 0);
         let whole = packed.target.with_extension("tar");
         replace_file(&whole, |file| {
             loop {
@@ -124,10 +124,11 @@ impl<'a> Unpacker<'a> {
                     Ok(count) => {
                         self.room.lock().unwrap_or_else(PoisonError::into_inner).take(count as u64, limit)?;
                         file.write_all(&piece[..count])?;
+                        written += count;
                     }
-                    // What lies before a damage is used.
-                    Err(_) => {
-                        is_damaged = true;
+                    // What lies before a damage is used. Other bytes behind the end are no part of the file, as for gzip.
+                    Err(error) => {
+                        is_damaged = written == 0 || !error.to_string().contains("invalid gzip header");
                         return Ok(());
                     }
                 }
@@ -138,11 +139,12 @@ impl<'a> Unpacker<'a> {
 }
 
 impl Packed {
-    /// Describes a shard; `None` if it is not compressed, or cannot be read. Its name in the folder comes from its content, so
-    /// that a corpus can move.
+    /// Describes a shard; `None` if it is not compressed, or cannot be read. Its name in the folder comes from its size, its ends
+    /// and the time of its last change, so that a corpus can move, and a shard that was mended is unpacked anew.
     fn new(shard: &Path, folder: &UnpackFolder) -> Option<Self> {
         let mut file = open_regular_file(shard).ok()?;
-        let size = file.metadata().ok()?.len();
+        let metadata = file.metadata().ok()?;
+        let (size, changed) = (metadata.len(), metadata.modified().ok()?);
         let mut sample = Vec::new();
         Read::by_ref(&mut file).take(SAMPLED).read_to_end(&mut sample).ok()?;
         if !sample.starts_with(&[0x1f, 0x8b]) {
@@ -153,7 +155,9 @@ impl Packed {
         let end = sample.last_chunk().map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)));
         // A damaged file may end with any number; sound hardly gets smaller.
         let content = if size < SIZE_KNOWN && end < 4 * size { end.max(size / 2) } else { size / 2 };
+        let since = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         sample.extend(size.to_le_bytes());
+        sample.extend(since.as_nanos().to_le_bytes());
         Some(Self { size, target: folder.path.join(format!("{:032x}", xxh3_128(&sample))), content })
     }
 

@@ -94,9 +94,9 @@ struct Shard {
 impl Shard {
     fn read(content: Content, file: PathBuf) -> Self {
         let mut shard = Self { file, content: content.path, drafts: Vec::new(), damage: None };
-        let problem = "its compression is damaged, so its sound may be wrong";
-        let at = std::fs::metadata(&shard.content).map_or(0, |metadata| metadata.len());
-        let damage = content.is_damaged.then(|| IssueKind::DamagedShard { at, lost: 0, problem: problem.into() });
+        let problem =
+            "its compression is damaged, so its sound may be wrong; compare it with its source, or fetch it again";
+        let damage = content.is_damaged.then(|| IssueKind::Unreadable(problem.into()));
         shard.damage = shard.read_samples().err().or(damage);
         shard
     }

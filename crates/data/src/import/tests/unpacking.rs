@@ -44,10 +44,12 @@ fn compressed_shards_are_read_like_plain_ones_and_unpacked_once() {
     };
     let plain = write(&[("a.tar", &tar)]);
     let plain = seen(&Manifest::read(plain.path()).unwrap());
-    let mut before = None;
+    let (mut before, time) = (None, SystemTime::now());
     for name in ["a.tar.gz", "a.tgz", "A.TAR.GZ", "a.tar"] {
         let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join(name), &packed).unwrap();
+        let file = folder.path().join(name);
+        fs::write(&file, &packed).unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
         for path in [folder.path().to_path_buf(), folder.path().join(name)] {
             let manifest = Manifest::read_with(&path, &options).unwrap();
             assert_eq!(manifest.issues, [], "{name}");
@@ -93,7 +95,9 @@ fn a_changed_bit_is_an_issue_at_each_start() {
         fs::write(folder.path().join("a.tar.gz"), &damaged).unwrap();
         for start in ["first", "second"] {
             let listing = import(folder.path(), &into(&cache, Bytes::gib(1))).unwrap();
-            let is_damage = |issue: &Issue| matches!(issue.kind, IssueKind::DamagedShard { .. });
+            let is_damage = |issue: &Issue| {
+                matches!(issue.kind, IssueKind::DamagedShard { .. } | IssueKind::UnreadableShard { .. })
+            };
             assert!(listing.issues.iter().any(is_damage), "{place} {start}: {:?}", listing.issues);
         }
     }
@@ -138,6 +142,29 @@ fn the_folder_keeps_its_limit_and_drops_what_was_not_used_for_longest() {
     let before = unpacked(&cache);
     assert!(import(corpus(4).path(), &into(&cache, Bytes(1000))).is_err());
     assert_eq!(unpacked(&cache), before);
+}
+
+/// A download that broke off and was fetched again, with equal ends.
+#[test]
+fn a_mended_shard_is_unpacked_anew() {
+    let cache = TempDir::new().unwrap();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::none());
+    packed.write_all(&[&tar()[..], &vec![0; 400_000]].concat()).unwrap();
+    let whole = packed.finish().unwrap();
+    let mut broken = whole.clone();
+    broken[70_000..120_000].fill(7);
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a.tar.gz");
+    let read = || import(folder.path(), &into(&cache, Bytes::gib(1))).unwrap().issues.len();
+    fs::write(&file, &broken).unwrap();
+    let past = SystemTime::now() - Duration::from_secs(60);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(past).unwrap();
+    assert_eq!(read(), 1);
+    fs::write(&file, &whole).unwrap();
+    assert_eq!(read(), 0);
+    // gzip takes other bytes behind the end for no part of the file.
+    fs::write(&file, [&whole[..], b"bytes that are no header of gzip"].concat()).unwrap();
+    assert_eq!(read(), 0);
 }
 
 #[test]
