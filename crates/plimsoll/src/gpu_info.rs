@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_monitor::Machine;
-
-use crate::environment;
 use plimsoll_config::ConfigArgs;
+use plimsoll_monitor::Machine;
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::load;
+
+use crate::environment;
 
 /// Arguments of `gpu-info`.
 #[derive(Debug, Args)]

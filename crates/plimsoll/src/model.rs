@@ -8,18 +8,18 @@ use clap::{Args, Subcommand};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use plimsoll_audio::LogMel;
+use plimsoll_config::choices::Task;
+use plimsoll_config::{ConfigArgs, RunConfig};
 use plimsoll_core::{Bytes, Seconds, counted};
+use plimsoll_recipes::corpus;
+use plimsoll_recipes::mapping::ModelPlan;
+use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
+use plimsoll_recipes::{data, mapping};
 use plimsoll_tape::{NamedVisitor, count, on_capture_device, walk};
 use serde_json::{Value, json};
 
 use crate::environment;
 use crate::terminal::Terminal;
-use plimsoll_config::choices::Task;
-use plimsoll_config::{ConfigArgs, RunConfig};
-use plimsoll_recipes::corpus;
-use plimsoll_recipes::mapping::ModelPlan;
-use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
-use plimsoll_recipes::{data, mapping};
 
 /// Bytes of a parameter in fp32.
 const WEIGHT_BYTES: u64 = 4;

@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_core::{CountingAllocator, read_text_file};
-use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable};
-
-use crate::environment;
-use crate::output::{ForceFlag, OutputFile};
-use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
-use edit::{Change, edited};
 use plimsoll_config::choices::{AttentionChoice, RematChoice, StateChoice};
 use plimsoll_config::invocation::command;
 use plimsoll_config::{AUTO_FILE, ConfigArgs, Key, Layer, Loaded, RunConfig, keys, to_toml};
+use plimsoll_core::{CountingAllocator, read_text_file};
+use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::load;
 use plimsoll_recipes::memory_plan::Shares;
 use plimsoll_recipes::target::{Target, targets};
 use plimsoll_recipes::{Failure, FailureExt, with_model};
+
+use crate::environment;
+use crate::output::{ForceFlag, OutputFile};
+use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
+use edit::{Change, edited};
 
 /// Arguments of `optimize`.
 #[derive(Debug, Args)]

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
+use plimsoll_config::ConfigArgs;
 use plimsoll_monitor::{Comparison, RunReport, read_runs, run_table};
+use plimsoll_recipes::load;
 use serde_json::json;
 
 use plimsoll_config::invocation::command;
 use plimsoll_recipes::{Failure, FailureExt};
 
 use crate::environment;
-use plimsoll_config::ConfigArgs;
-use plimsoll_recipes::load;
 
 /// Commands of `runs`.
 #[derive(Debug, Subcommand)]

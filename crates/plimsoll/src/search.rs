@@ -3,11 +3,11 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use plimsoll_recipes::Failure;
+use plimsoll_recipes::language::{CORPUS_MODEL, CORPUS_SPELLING, LanguageSettings, TunedSearch};
 use plimsoll_speech::asr::Search;
 
 use crate::number::number_in;
-use plimsoll_recipes::Failure;
-use plimsoll_recipes::language::{CORPUS_MODEL, CORPUS_SPELLING, LanguageSettings, TunedSearch};
 
 /// Largest beam width. The time of a search grows with the width, and texts do not get better long before this one.
 const WIDTH_MAX: usize = 1000;

@@ -12,7 +12,10 @@ use std::str::FromStr;
 use clap::Args;
 
 use plimsoll_audio::{AudioError, AudioStream};
+use plimsoll_config::ConfigError;
 use plimsoll_core::{Samples, error_chain};
+use plimsoll_recipes::reader::{self, Reader};
+use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_text::transcript::{Segment, TranscriptFormat, TranscriptWriter, UnknownFormat, Word};
 use serde_json::json;
 
@@ -22,9 +25,6 @@ use crate::run_flag::run_folder;
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use live::RawArgs;
-use plimsoll_config::ConfigError;
-use plimsoll_recipes::reader::{self, Reader};
-use plimsoll_recipes::{Failure, FailureExt};
 
 /// Arguments of `transcribe`.
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::{Seconds, counted};
 use plimsoll_corpus::{CorpusOptions, CorpusReport, Engine, ListedUtterance, list_corpus, make_corpus};
 use plimsoll_data::{Format, Manifest, Utterance};
@@ -10,7 +11,6 @@ use plimsoll_data::{Format, Manifest, Utterance};
 use crate::error::{Failure, FailureExt};
 use crate::reporter::{Level, Reporter};
 use crate::texts::{read_manifest, text_normalizer};
-use plimsoll_config::{DataConfig, RunConfig};
 
 /// File name of the manifest in the folder of a corpus. It is written last, so a corpus that has it is complete.
 const MANIFEST: &str = "manifest.jsonl";

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
+use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::{Bytes, Grid, Key, counted};
 use plimsoll_data::dropped::Dropped;
 use plimsoll_data::store::{Store, StoreConfig, StorePrecision};
@@ -25,9 +28,6 @@ use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::tokenizer;
-use plimsoll_config::choices::{Task, TokenizerChoice};
-use plimsoll_config::invocation::command;
-use plimsoll_config::{DataConfig, RunConfig};
 use selection::{Selected, TokenCount, accept, nothing_left, read, select};
 
 pub use selection::{CtcFrames, ctc_tokenizer, limits, report_flaws};

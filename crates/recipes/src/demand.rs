@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_audio::LogMel;
+use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::{ModelConfig, RunConfig, shipped_models};
 use plimsoll_core::{BatchShape, Bytes, CountingAllocator, Grid, StateForm};
 use plimsoll_data::SampleMeta;
 use plimsoll_memory::{
@@ -21,8 +23,6 @@ use crate::reporter::Reporter;
 use crate::resolve;
 use crate::target::Target;
 use crate::with_model;
-use plimsoll_config::choices::{Task, TokenizerChoice};
-use plimsoll_config::{ModelConfig, RunConfig, shipped_models};
 
 /// Vocabulary size of a character model, if neither the configuration nor a corpus gives it.
 const CHARACTERS: usize = 64;

@@ -1,6 +1,8 @@
 //! The device that trains: chosen from the configuration, with its memory meter and its replicas.
 
 use burn::tensor::Device;
+use plimsoll_config::DeviceConfig;
+use plimsoll_config::choices::{BackendChoice, CudaAllocatorChoice, PersistentMemoryChoice, TuningChoice};
 use plimsoll_core::{
     Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, PoolMemory, PoolPages, Precision,
     SingleReplica, counted,
@@ -15,8 +17,6 @@ use crate::machine::GpuFreeMemory;
 use crate::opening::open_quietly;
 use crate::processes::Processes;
 use crate::target::Target;
-use plimsoll_config::DeviceConfig;
-use plimsoll_config::choices::{BackendChoice, CudaAllocatorChoice, PersistentMemoryChoice, TuningChoice};
 
 /// Memory of a GPU that stays free beside the pools: the driver needs it to load kernels, and so do other processes.
 const ROOM_FOR_OTHERS: Bytes = Bytes::mib(64);

@@ -4,6 +4,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
+use plimsoll_config::choices::Task;
 use plimsoll_core::open_regular_file;
 use plimsoll_data::{CorpusFingerprint, SplitBy};
 use plimsoll_speech::asr::RecognizerMetadata;
@@ -15,7 +16,6 @@ use plimsoll_train::RunState;
 
 use crate::error::{Failure, FailureExt};
 use crate::fingerprint::HELD_OUT_BY;
-use plimsoll_config::choices::Task;
 
 /// Name of the file with the fingerprint of the utterances, in the folder of a run.
 pub(crate) const UTTERANCES: &str = "utterances.jsonl";

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::Task;
 use plimsoll_core::{Bytes, error_chain};
 use plimsoll_data::Dataset;
 use plimsoll_data::store::StoreCounts;
@@ -17,8 +19,6 @@ use crate::data::{PreparedData, prepare};
 use crate::error::Failure;
 use crate::processes::Processes;
 use crate::reporter::Reporter;
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::Task;
 
 /// Number of utterances in a row that one part has: enough to read a container in order, few enough for equal parts.
 const ROW: usize = 64;

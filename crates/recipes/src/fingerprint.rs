@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use plimsoll_audio::LogMelConfig;
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{Task, TokenizerChoice};
 use plimsoll_core::{SampleId, counted};
 use plimsoll_data::{BATCHING_VERSION, BatchSize, CorpusFingerprint};
 use plimsoll_text::Tokenizer;
@@ -10,8 +12,6 @@ use serde_json::Value;
 
 use crate::error::{Failure, FailureExt};
 use crate::mapping;
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{Task, TokenizerChoice};
 
 /// Values that decide the batches of a run, by name.
 pub(crate) type Fingerprint = BTreeMap<String, String>;

@@ -1,5 +1,8 @@
 //! Plans the memory of a run from the lengths of its own utterances, before training starts.
 
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::BackendChoice;
+use plimsoll_config::invocation::command;
 use plimsoll_core::Bytes;
 use plimsoll_memory::{MemoryModel, PlanError, TraceError, Traceable};
 
@@ -13,9 +16,6 @@ use crate::process_memory::{InUse, outside_model_of};
 use crate::reporter::{Level, Reporter};
 use crate::target::Target;
 use crate::with_model;
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::BackendChoice;
-use plimsoll_config::invocation::command;
 
 /// A run whose memory is to be planned, with everything that the planning needs.
 #[derive(Clone, Copy)]

@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use plimsoll_audio::LogMelConfig;
+use plimsoll_config::{ChosenValue, RunConfig};
 use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, counted};
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
 use crate::mapping::ModelPlan;
 use crate::memory_plan::MemoryPlan;
-use plimsoll_config::{ChosenValue, RunConfig};
 
 /// Fewest steps of a run that is meant to learn. Shorter ones only show that it starts.
 const LEARNING_MIN: u64 = 20;

@@ -1,12 +1,12 @@
 //! The memory that a process on the CPU needs beside model and steps.
 
+use plimsoll_config::RunConfig;
 use plimsoll_core::{Bytes, CountingAllocator, MemoryMeter};
 use plimsoll_data::SampleMeta;
 use plimsoll_layers::Stft;
 
 use crate::data::{PreparedData, cache_shares};
 use crate::mapping::{self, ModelPlan};
-use plimsoll_config::RunConfig;
 
 /// Maximum number of batches that a loader holds if the configuration does not set it, including the batch of the
 /// current step.

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use plimsoll_audio::AudioStream;
+use plimsoll_config::DeviceConfig;
+use plimsoll_config::choices::BackendChoice;
 use plimsoll_core::Samples;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::decode::CtcScores;
@@ -16,8 +18,6 @@ use crate::device::TrainingDevice;
 use crate::error::{Failure, FailureExt};
 use crate::language::{LanguageSettings, TunedSearch};
 use crate::reporter::{Level, Progress, Reporter};
-use plimsoll_config::DeviceConfig;
-use plimsoll_config::choices::BackendChoice;
 
 /// A trained recognizer on a device, with its decoding search.
 pub struct Reader {

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use burn::module::Module;
 use plimsoll_audio::Vocoder;
+use plimsoll_config::choices::{ScheduleChoice, Task, UnfitChoice};
+use plimsoll_config::{RunConfig, TrainingConfig};
 use plimsoll_core::{Bytes, Key, Seconds};
 use plimsoll_data::SampleMeta;
 use plimsoll_speech::tts::MelNormalization;
@@ -19,8 +21,6 @@ use crate::mapping::{self, ModelPlan};
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
 use crate::target::Target;
 use crate::with_model;
-use plimsoll_config::choices::{ScheduleChoice, Task, UnfitChoice};
-use plimsoll_config::{RunConfig, TrainingConfig};
 
 /// Checks `config` for requests that are impossible on every machine, before any work starts.
 ///

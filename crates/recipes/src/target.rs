@@ -1,5 +1,7 @@
 //! The device that memory is planned for: a GPU, here or not, or the CPU of this machine.
 
+use plimsoll_config::choices::BackendChoice;
+use plimsoll_config::{DeviceConfig, RunConfig};
 use plimsoll_core::{Bytes, Precision, counted};
 use plimsoll_memory::{BackendRules, Gpu, MemoryLimit, find};
 use plimsoll_monitor::Host;
@@ -7,8 +9,6 @@ use plimsoll_monitor::Host;
 use crate::error::{Failure, FailureExt};
 use crate::machine::{self, LocalGpu};
 use crate::mapping::{self, DeviceTraits};
-use plimsoll_config::choices::BackendChoice;
-use plimsoll_config::{DeviceConfig, RunConfig};
 
 /// A device that memory is planned for.
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use plimsoll_config::choices::{NumbersChoice, Task, TokenizerChoice};
+use plimsoll_config::{DataConfig, RunConfig, nearest_word};
 use plimsoll_core::error_chain;
 use plimsoll_data::unpack::UnpackFolder;
 use plimsoll_data::utterances::Utterances;
@@ -11,8 +13,6 @@ use plimsoll_monitor::doctor::user_cache;
 use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
 
 use crate::error::{Failure, FailureExt};
-use plimsoll_config::choices::{NumbersChoice, Task, TokenizerChoice};
-use plimsoll_config::{DataConfig, RunConfig, nearest_word};
 
 /// Reads the corpus at `path`, and normalizes its texts with [`text_normalizer`].
 ///

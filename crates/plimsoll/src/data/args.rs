@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use plimsoll_config::{ConfigArgs, DataConfig};
 use plimsoll_core::Bytes;
 use plimsoll_data::{CheckDepth, Format, ImportOptions};
+use plimsoll_recipes::Failure;
+use plimsoll_recipes::filling::Part;
+use plimsoll_recipes::texts::unpack_folder;
 
 use crate::number::finite_number;
 use crate::output::ForceFlag;
 use crate::run_flag::run_folder;
-use plimsoll_config::{ConfigArgs, DataConfig};
-use plimsoll_recipes::Failure;
-use plimsoll_recipes::filling::Part;
-use plimsoll_recipes::texts::unpack_folder;
 
 /// Commands of `data`.
 #[derive(Debug, Subcommand)]

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use plimsoll_core::units::AudioSpeed;
 use plimsoll_core::{Bytes, Key, Position, Seconds};
 use plimsoll_data::{Dataset, Loader, LoaderConfig, Mode, Shard};
+use plimsoll_recipes::data::prepare;
+use plimsoll_recipes::loading::LoadingCosts;
+use plimsoll_recipes::mapping::batching;
+use plimsoll_recipes::{Failure, FailureExt, load_run};
 use serde::Serialize;
 
 use super::args::BenchArgs;
 use crate::environment;
 use crate::terminal::Terminal;
-use plimsoll_recipes::data::prepare;
-use plimsoll_recipes::loading::LoadingCosts;
-use plimsoll_recipes::mapping::batching;
-use plimsoll_recipes::{Failure, FailureExt, load_run};
 
 /// Time after which a measurement of loading ends.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

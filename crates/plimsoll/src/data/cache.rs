@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_config::RunConfig;
 use plimsoll_core::{Bytes, counted};
 use plimsoll_data::store::{StoreReport, clear, survey};
+use plimsoll_recipes::filling::{Filled, Part, fill_cache};
+use plimsoll_recipes::processes::Processes;
+use plimsoll_recipes::{Failure, FailureExt, load_run};
 use serde_json::json;
 
 use super::accept;
 use super::args::CacheArgs;
 use crate::environment;
 use crate::terminal::{Terminal, bar};
-use plimsoll_config::RunConfig;
-use plimsoll_recipes::filling::{Filled, Part, fill_cache};
-use plimsoll_recipes::processes::Processes;
-use plimsoll_recipes::{Failure, FailureExt, load_run};
 
 /// Fills the feature cache, checks every record of it, or deletes all records.
 pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {

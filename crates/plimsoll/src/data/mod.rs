@@ -15,11 +15,19 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::LogMel;
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{Task, TooLongChoice};
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{
     CheckDepth, CheckOptions, Checked, CorpusStats, Format, ImportError, Limits, Manifest, check, import,
     suggest_audio_root,
 };
+use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
+use plimsoll_recipes::load;
+use plimsoll_recipes::mapping::features;
+use plimsoll_recipes::texts::{not_unpacked, text_normalizer, unpack_folder};
+use plimsoll_recipes::{Failure, FailureExt, load_rules};
 use plimsoll_text::Tokenizer;
 
 pub(crate) use args::DataCommand;
@@ -28,14 +36,6 @@ use report::Report;
 
 use crate::environment;
 use crate::output::{ForceFlag, HTML, OutputFile};
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{Task, TooLongChoice};
-use plimsoll_config::invocation::command;
-use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
-use plimsoll_recipes::load;
-use plimsoll_recipes::mapping::features;
-use plimsoll_recipes::texts::{not_unpacked, text_normalizer, unpack_folder};
-use plimsoll_recipes::{Failure, FailureExt, load_rules};
 
 impl DataCommand {
     /// Runs the subcommand of `data`.

@@ -17,8 +17,13 @@ use burn::tensor::Device;
 use clap::Args;
 
 use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
+use plimsoll_config::invocation::command;
+use plimsoll_core::error_chain;
 use plimsoll_core::{Skipped, counted};
 use plimsoll_data::Utterance;
+use plimsoll_recipes::reader::{self, Reader};
+use plimsoll_recipes::reporter::{Level, Reporter};
+use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::{RecognizerMetadata, Transcriber, Transcription};
 use plimsoll_speech::tts::is_synthesizer;
@@ -29,11 +34,6 @@ use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::{ModelArg, run_folder};
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
-use plimsoll_config::invocation::command;
-use plimsoll_core::error_chain;
-use plimsoll_recipes::reader::{self, Reader};
-use plimsoll_recipes::reporter::{Level, Reporter};
-use plimsoll_recipes::{Failure, FailureExt};
 use report::{Report, ScoredUtterance};
 
 /// Arguments of `eval`.

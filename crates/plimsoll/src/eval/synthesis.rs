@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use plimsoll_audio::{LogMel, resample, wav_bytes};
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, counted, error_chain};
 use plimsoll_data::Dataset;
+use plimsoll_recipes::reader;
+use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_speech::tts::{Ending, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, evaluate_synthesis};
@@ -21,9 +24,6 @@ use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::say::speech_pipeline;
 use crate::terminal::reading_bar;
-use plimsoll_config::invocation::command;
-use plimsoll_recipes::reader;
-use plimsoll_recipes::{Failure, FailureExt};
 
 /// Number of utterances that are synthesized together.
 const BATCH_SIZE: usize = 32;

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use plimsoll_data::Utterance;
-use plimsoll_text::Tokenizer;
-
-use super::EvalArgs;
-use crate::terminal::Terminal;
 use plimsoll_config::{ConfigArgs, DataConfig, RunConfig};
+use plimsoll_data::Utterance;
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::data;
 use plimsoll_recipes::earlier::EarlierRun;
 use plimsoll_recipes::load;
 use plimsoll_recipes::texts::read_manifest;
 use plimsoll_recipes::training::written_config;
+use plimsoll_text::Tokenizer;
+
+use super::EvalArgs;
+use crate::terminal::Terminal;
 
 /// Reads the utterances to evaluate on, with texts normalized as in training.
 ///

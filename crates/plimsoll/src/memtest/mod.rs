@@ -10,17 +10,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use plimsoll_config::ConfigArgs;
 use plimsoll_core::CountingAllocator;
 use plimsoll_memory::{Demand, MemoryModel, Plan, RunMemory, Traceable, html_page, perfetto_trace};
+use plimsoll_recipes::demand::DemandBuilder;
+use plimsoll_recipes::target::{Target, targets};
+use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
 use serde_json::json;
 
 use crate::environment;
 use crate::output::{ForceFlag, HTML, OutputFile};
 use crate::terminal::{DOES_NOT_FIT, Terminal, spinner};
-use plimsoll_config::ConfigArgs;
-use plimsoll_recipes::demand::DemandBuilder;
-use plimsoll_recipes::target::{Target, targets};
-use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
 use verdict::Verdict;
 
 /// Arguments of `memtest`.

@@ -4,8 +4,15 @@ use std::num::NonZeroU32;
 use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::ProgressBar;
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::BackendChoice;
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Precision, Remat, counted};
 use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, PlanOptions, Speed, Timeline, plan, trace};
+use plimsoll_recipes::demand::DemandBuilder;
+use plimsoll_recipes::device::TrainingDevice;
+use plimsoll_recipes::mapping;
+use plimsoll_recipes::target::Target;
+use plimsoll_recipes::{Failure, FailureExt, with_model};
 use plimsoll_speech::tts::SynthesizerConfig;
 use serde::Serialize;
 use serde_json::json;
@@ -15,13 +22,6 @@ use super::case::{self, InUse, MICRO_BATCHES, Measurement};
 use super::matrix::{Case, Model, gpu_cases, matrix, random_cases, random_gpu_cases};
 use super::verdict::choice_text;
 use crate::output::OutputFile;
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::BackendChoice;
-use plimsoll_recipes::demand::DemandBuilder;
-use plimsoll_recipes::device::TrainingDevice;
-use plimsoll_recipes::mapping;
-use plimsoll_recipes::target::Target;
-use plimsoll_recipes::{Failure, FailureExt, with_model};
 
 /// Number of random cases on the CPU, if no number is given.
 const RANDOM_CASES: u32 = 16;

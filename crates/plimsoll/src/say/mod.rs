@@ -13,8 +13,14 @@ use clap::Args;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::read_audio;
+use plimsoll_config::ConfigError;
 use plimsoll_core::{Samples, read_text_file};
 use plimsoll_monitor::Picture;
+use plimsoll_recipes::reader;
+use plimsoll_recipes::reporter::{Level, Reporter};
+use plimsoll_recipes::texts::normalizer_of;
+use plimsoll_recipes::training::pictures;
+use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{Ending, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
 use plimsoll_text::ssml::{self, Part, Speech};
@@ -27,12 +33,6 @@ use crate::print::go_on_without_output;
 use crate::run_flag::run_folder;
 use crate::terminal::{ExitCodeExt, Terminal};
 use format::SoundFormat;
-use plimsoll_config::ConfigError;
-use plimsoll_recipes::reader;
-use plimsoll_recipes::reporter::{Level, Reporter};
-use plimsoll_recipes::texts::normalizer_of;
-use plimsoll_recipes::training::pictures;
-use plimsoll_recipes::{Failure, FailureExt};
 use stream::stream;
 
 /// Maximum number of characters of a text that a message quotes.

@@ -3,7 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll_audio::LogMel;
+use plimsoll_config::choices::{FamilyChoice, Task, TokenizerChoice, TooLongChoice};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::Seconds;
+use plimsoll_core::error_chain;
 use plimsoll_data::dropped::Dropped;
 use plimsoll_data::long::LengthPolicy;
 use plimsoll_data::utterances::{UtteranceRef, Utterances};
@@ -16,10 +20,6 @@ use crate::error::{Failure, FailureExt};
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
 use crate::texts::read_manifest;
-use plimsoll_config::choices::{FamilyChoice, Task, TokenizerChoice, TooLongChoice};
-use plimsoll_config::invocation::command;
-use plimsoll_config::{DataConfig, RunConfig};
-use plimsoll_core::error_chain;
 
 /// Warns about the utterances of `manifest` that cannot be used, if there are any.
 pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {

@@ -2,13 +2,13 @@
 
 use std::num::NonZeroU32;
 
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{BackendChoice, Task};
 use plimsoll_core::{BatchShape, Frames, Grid};
 use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta};
 
 use super::features::{crop, features};
 use super::model::ModelPlan;
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{BackendChoice, Task};
 
 /// Largest number of padded lengths on a GPU, if the configuration gives none: each takes seconds to compile and tune.
 const GPU_SHAPES: u32 = 72;

@@ -1,5 +1,9 @@
 //! Maps a configuration to a model.
 
+use plimsoll_config::choices::{
+    AttentionChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, MelLossChoice, NormChoice, PositionsChoice, Task,
+};
+use plimsoll_config::{ModelConfig, RunConfig};
 use plimsoll_core::counted;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -15,10 +19,6 @@ use plimsoll_tape::{count, on_capture_device};
 use serde::Serialize;
 
 use super::features::{crop, features as features_of, reference_frames};
-use plimsoll_config::choices::{
-    AttentionChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, MelLossChoice, NormChoice, PositionsChoice, Task,
-};
-use plimsoll_config::{ModelConfig, RunConfig};
 
 /// Configuration of a model of any task.
 #[derive(Clone, Debug, Serialize)]

@@ -1,12 +1,12 @@
 //! Maps a configuration to the settings that a memory plan may choose from.
 
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{AttentionChoice, StateChoice};
 use plimsoll_core::{Precision, Remat, StateForm};
 use plimsoll_memory::{PlanOptions, StateOption};
 
 use super::model::ModelPlan;
 use super::step::{choice, optimizer, optimizer_state, remat, state_bits};
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{AttentionChoice, StateChoice};
 
 /// Properties of a device that decide which settings a plan may choose from.
 #[derive(Clone, Copy, Debug)]

@@ -2,16 +2,16 @@
 
 use std::num::NonZeroU32;
 
+use plimsoll_config::choices::{
+    AttentionChoice, NormChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, StateChoice, Task,
+};
+use plimsoll_config::{RunConfig, TrainingConfig};
 use plimsoll_core::{Bytes, Choice, Precision, Remat};
 use plimsoll_data::BatchSize;
 use plimsoll_train::{AdamWConfig, LionConfig, OptimizerConfig, SgdConfig, StateForm};
 
 use super::batches::batching;
 use super::model::ModelPlan;
-use plimsoll_config::choices::{
-    AttentionChoice, NormChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, StateChoice, Task,
-};
-use plimsoll_config::{RunConfig, TrainingConfig};
 
 /// Returns the optimizer of `config`, with its settings.
 pub fn optimizer(config: &RunConfig) -> OptimizerConfig {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use plimsoll_config::choices::Task;
+use plimsoll_config::invocation::command;
+use plimsoll_config::{Loaded, RunConfig, to_toml};
 use plimsoll_core::{Draft, PlanHeader, read_text_file, replace_file};
 use plimsoll_data::CorpusFingerprint;
 use plimsoll_monitor::{LockError, RunLock};
@@ -18,9 +21,6 @@ use serde::Serialize;
 use crate::earlier::UTTERANCES;
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
-use plimsoll_config::choices::Task;
-use plimsoll_config::invocation::command;
-use plimsoll_config::{Loaded, RunConfig, to_toml};
 
 /// Folder of a run, locked for this process. Its last part is the name of the run.
 #[derive(Clone, Debug)]

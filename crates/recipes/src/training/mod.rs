@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::Module;
 use burn::tensor::Device;
+use plimsoll_config::Loaded;
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate, error_chain};
 use plimsoll_data::Shard;
 use plimsoll_monitor::{RunStatus, Summary};
@@ -39,8 +41,6 @@ use crate::mapping::ModelPlan;
 use crate::plan::RunPlan;
 use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
-use plimsoll_config::Loaded;
-use plimsoll_config::invocation::command;
 use recognition::Recognition;
 use record::RunRecorder;
 use resume::ResumedRun;

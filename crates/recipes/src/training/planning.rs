@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use plimsoll_config::{Loaded, RunConfig, to_toml};
 use plimsoll_core::CountingAllocator;
 
 use super::folder::{self, RunFolder};
@@ -20,7 +21,6 @@ use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
 use crate::resolve::{self, Resumed};
 use crate::target::Target;
-use plimsoll_config::{Loaded, RunConfig, to_toml};
 
 /// A run that is planned but not started. Nothing is written yet, except for the built-in corpus if it is used.
 pub struct PlannedRun<'a> {

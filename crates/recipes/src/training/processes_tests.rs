@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use plimsoll_config::{ConfigArgs, Loaded};
 use plimsoll_core::CountingAllocator;
 use plimsoll_speech::ModelFolder;
 use plimsoll_train::{CheckpointStore, ThreadReplica};
@@ -14,7 +15,6 @@ use crate::load;
 use crate::processes::Processes;
 use crate::reporter::Silent;
 use crate::training::DataChanged;
-use plimsoll_config::{ConfigArgs, Loaded};
 
 static MEMORY: CountingAllocator = CountingAllocator::new();
 

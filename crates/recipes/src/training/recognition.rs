@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Key, Measure, Seconds};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Example;
@@ -19,7 +20,6 @@ use super::task::{FinalScores, TrainingTask};
 use super::{RunContext, evaluation};
 use crate::error::{Failure, FailureExt};
 use crate::language::{CORPUS_SPELLING, TunedSearch, write_corpus_model};
-use plimsoll_config::invocation::command;
 
 /// The training of a recognizer, as a [`TrainingTask`].
 pub(super) struct Recognition {

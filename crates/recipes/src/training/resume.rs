@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plimsoll_config::invocation::command;
 use plimsoll_core::Position;
 use plimsoll_tape::{Task, apply};
 use plimsoll_train::{Checkpoint, CheckpointError, CheckpointStore, RunState, Trainer};
@@ -15,7 +16,6 @@ use crate::fingerprint::{Changes, changed_features, changes};
 use crate::plan::RunPlan;
 use crate::reporter::{Level, Reporter};
 use crate::resolve::extra_steps;
-use plimsoll_config::invocation::command;
 
 /// A run to resume.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{AudioSegment, read_audio_segment, write_wav};
+use plimsoll_config::invocation::command;
 use plimsoll_core::{Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
@@ -20,7 +21,6 @@ use super::folder::make_subfolder;
 use super::pictures::{self, AttentionPicture, Mels};
 use super::task::{FinalScores, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
-use plimsoll_config::invocation::command;
 
 /// Maximum number of held-out texts that each validation synthesizes.
 const VALIDATION_UTTERANCES: usize = 16;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use plimsoll_config::Loaded;
 use plimsoll_core::{BatchSource, CountingAllocator, Draft, Position, Record, TimeOwner};
 use plimsoll_data::Shard;
 use plimsoll_tape::gpu::{KernelClock, KernelTime};
@@ -14,7 +15,6 @@ use super::{PlannedRun, RunDisplay, Totals, TrainingOutcome};
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 use crate::reporter::Reporter;
-use plimsoll_config::Loaded;
 
 /// When a trial ends, and what is measured beside the ledger.
 #[derive(Clone, Copy, Debug, Default)]

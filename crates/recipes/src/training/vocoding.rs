@@ -6,6 +6,7 @@ use std::path::Path;
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{LogMel, Vocoder, write_wav};
+use plimsoll_config::invocation::command;
 use plimsoll_core::{HostSample, Key, Measure};
 use plimsoll_speech::EvaluationError;
 use plimsoll_speech::vocoder::{
@@ -17,7 +18,6 @@ use super::RunContext;
 use super::folder::make_subfolder;
 use super::task::{FinalScores, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
-use plimsoll_config::invocation::command;
 
 /// Maximum number of held-out recordings that each validation turns into log-mels and back.
 const VALIDATION_UTTERANCES: usize = 16;
