@@ -103,6 +103,13 @@ pub(super) fn limits_of_the_run(settings: &mut Vec<Setting>) {
     settings.retain(|setting| !is_bound(setting) || person_layer(setting) >= least);
 }
 
+/// Removes a weaker `training.warmup_share`, which limits `training.warmup_steps`: the steps that a person asks for hold.
+pub(super) fn warm_up(settings: &mut Vec<Setting>) {
+    let asked = settings.iter().filter(|s| sets(s, "training.warmup_steps")).map(person_layer).max();
+    let is_weaker = |setting: &Setting| asked.is_some_and(|asked| person_layer(setting) < asked);
+    settings.retain(|setting| !sets(setting, "training.warmup_share") || !is_weaker(setting));
+}
+
 /// Returns the layer of `setting`; the built-in file counts as a default.
 fn person_layer(setting: &Setting) -> Layer {
     match &setting.origin {

@@ -34,12 +34,12 @@ pub(super) fn is_reserved(variable: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::variable::variable;
+    use crate::variable::variable_name;
 
     #[test]
     fn every_key_has_a_variable_of_its_own() {
         for key in crate::keys::keys() {
-            let variable = variable(key.name);
+            let variable = variable_name(key.name);
             assert!(!is_reserved(&variable), "{variable}");
             let read = read([(variable, "1".to_string())].into_iter());
             assert_eq!(read[0].name, key.name);

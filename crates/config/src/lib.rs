@@ -72,3 +72,4 @@ pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelC
 pub use shipped::shipped_models;
 pub use sources::{ConfigSources, Variable, sources};
 pub use tiers::{AUTO_FILE, Tier};
+pub use variable::{runs_folder, variable_name};

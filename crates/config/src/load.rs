@@ -117,6 +117,7 @@ fn layered(
     let mut invalid = check::values(&mut settings, &mut issues);
     invalid.extend(check::exclusive_keys(&mut settings, &mut issues));
     check::limits_of_the_run(&mut settings);
+    check::warm_up(&mut settings);
     let (mut config, provenance) = merge(&settings)?;
     warnings.extend(limit_if_none(&mut config, &file.name, &invalid));
     issues.extend(check::combinations(&config, &provenance, &ValueOrigin::File(file, None), &invalid));

@@ -16,7 +16,7 @@ use super::notes::ConfigNote;
 use super::origin::ValueOrigin;
 use super::setting::{RawSetting, RawValue, Setting, describe};
 use super::toml_value::toml_value;
-use super::variable::variable;
+use super::variable::variable_name;
 
 /// Resolves the names in `raw`: returns the settings of known keys, and one note for each older name and for each option
 /// of another system that has no effect here.
@@ -32,7 +32,7 @@ pub(super) fn resolve(raw: Vec<RawSetting>, issues: &mut Vec<ConfigIssue>) -> (V
                 }
                 Some(_) => {}
                 None if is_of_others(&name, &origin) => {
-                    let nearest = nearest::key(&name).map(variable);
+                    let nearest = nearest::key(&name).map(variable_name);
                     notes.push(ConfigNote::NoSetting { origin: origin.to_string(), nearest });
                 }
                 None => issues.push(ConfigIssue::new(&origin, unknown(name, &value))),

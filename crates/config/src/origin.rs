@@ -76,7 +76,7 @@ impl ValueOrigin {
     /// elsewhere.
     pub fn key_name(&self, key: &str) -> String {
         match self {
-            Self::Environment(_) => super::variable::variable(key),
+            Self::Environment(_) => super::variable::variable_name(key),
             _ => key.to_string(),
         }
     }

@@ -75,6 +75,21 @@ fn limits_of_stronger_layers_replace_those_of_weaker_layers() {
     assert_eq!(in_file("max_time = \"60s\"", &["--steps", "2"]), (None, Some(2), Some(60.0)));
 }
 
+/// A share of the run limits the steps of the same layer, and no steps that a person asks for beside it.
+#[test]
+fn warm_up_steps_replace_a_weaker_share() {
+    let warm_up = |text: &str, flags: &[&str]| {
+        let training = loaded(&format!("[training]\n{text}"), &[], flags).config.training;
+        (training.warmup_steps, training.warmup_share)
+    };
+    let steps = ["--set", "training.warmup_steps=200"];
+    let both = "warmup_steps = 300\nwarmup_share = 0.1";
+    assert_eq!(warm_up(both, &[]), (300, Some(0.1)));
+    assert_eq!(warm_up(both, &steps), (200, None));
+    assert_eq!(warm_up(both, &["--set", "training.warmup_share=0.2"]), (300, Some(0.2)));
+    assert_eq!(warm_up("", &[&steps[..], &["--set", "training.warmup_share=0.2"]].concat()), (200, Some(0.2)));
+}
+
 #[test]
 fn byte_order_marks_are_no_part_of_a_name() {
     for (name, text) in [("a.yaml", "\u{feff}training:\n  steps: 7\n"), ("a.toml", "\u{feff}training.steps = 7\n")] {
