@@ -169,7 +169,7 @@ pub enum IssueKind {
         problem: String,
     },
     /// A shard cannot be read to its end.
-    #[error("it cannot be read from here on{}: {problem}", about(*lost))]
+    #[error("it cannot be read to its end{}: {problem}", about(*lost))]
     UnreadableShard {
         /// Estimated number of utterances that are lost, from the other shards; 0 if nothing is known.
         lost: usize,
@@ -189,7 +189,7 @@ pub enum IssueKind {
         problem: String,
     },
     /// A file or a folder cannot be read to its end. Holds the message of the operating system.
-    #[error("it cannot be read from here on: {0}")]
+    #[error("it cannot be read to its end: {0}")]
     Unreadable(String),
     /// The audio of a Kaldi utterance is the output of a command. Commands are never run. Holds the command.
     #[error("its audio is made by a command, which is not run: {0}")]

@@ -119,14 +119,14 @@ fn by_files(folder: &Path) -> Option<Format> {
         table |= has_extension(&file, PARQUET);
         arrow |= has_extension(&file, ARROW);
     }
-    // Audio beside shards may be what they were made from, or what was unpacked.
-    match (audio, text, shard) {
-        (true, true, _) => Some(Format::Folder),
-        (false, _, true) => Some(Format::WebDataset),
-        (false, ..) if table => Some(Format::Parquet),
-        (false, ..) if arrow => Some(Format::Arrow),
-        _ => None,
-    }
+    // Audio with texts beside shards may be what they were made from, or what was unpacked. Audio without texts is no corpus.
+    let known = [
+        (audio && text, Format::Folder),
+        (shard, Format::WebDataset),
+        (table, Format::Parquet),
+        (arrow, Format::Arrow),
+    ];
+    known.into_iter().find_map(|(is_there, format)| is_there.then_some(format))
 }
 
 /// Returns the error for a path without a known layout.

@@ -108,12 +108,18 @@ impl TarMembers {
 
     /// Reads the header at the current position; `None` at the end mark.
     fn header(&mut self) -> Result<Option<[u8; BLOCK as usize]>, IssueKind> {
+        if self.size == 0 {
+            return Err(self.damage("the file is empty"));
+        }
         if self.position >= self.size {
             return Err(self.damage("the file ends without the end mark of tar, so members may be missing"));
         }
         let mut header = [0; BLOCK as usize];
         let read = self.go_to(self.position).and_then(|()| self.reader.read_exact(&mut header));
         read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof if self.position == 0 => {
+                self.damage("no tar file: it is smaller than a header")
+            }
             io::ErrorKind::UnexpectedEof => self.damage("the file ends inside a header"),
             _ => IssueKind::Unreadable(error.to_string()),
         })?;

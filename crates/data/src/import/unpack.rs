@@ -75,6 +75,9 @@ impl<'a> Unpacker<'a> {
         let packed: Vec<Packed> = shards.iter().filter_map(|shard| Packed::new(shard, options)).collect();
         let Some(first) = shards.first().filter(|_| !packed.is_empty()) else { return Ok(nothing) };
         let failed = |source| not_unpacked(first, options, source);
+        if options.path.exists() && !options.path.is_dir() {
+            return Err(failed(io::Error::other("it is a file, and a folder is needed")));
+        }
         fs::create_dir_all(&options.path).map_err(failed)?;
         note_use(&options.path, &packed).map_err(failed)?;
         if packed.iter().all(|shard| shard.found().is_some()) {

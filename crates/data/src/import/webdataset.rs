@@ -101,10 +101,11 @@ impl Shard {
         shard
     }
 
-    /// Whether the shard is a compressed archive of another layout: not one of its samples has audio and a text.
+    /// Whether the shard is an archive of another layout: it has files, and not one sample with audio and a text.
     fn is_other_archive(&self) -> bool {
         let has_text = |draft: &Draft| !draft.text.trim().is_empty();
-        self.content != self.file && self.damage.is_none() && !self.drafts.iter().flatten().any(has_text)
+        let is_whole = self.damage.is_none() && (self.content != self.file || !self.drafts.is_empty());
+        is_whole && !self.drafts.iter().flatten().any(has_text)
     }
 
     fn read_samples(&mut self) -> Result<(), IssueKind> {

@@ -47,7 +47,7 @@ fn a_file_that_the_data_set_lists_may_not_be_missing() {
     .unwrap();
     assert_eq!((listing.entries.len(), listing.issues.len()), (2, 1));
     let issue = listing.issues[0].to_string();
-    assert!(issue.contains("data-00001-of-00002.arrow: it cannot be read from here on, about 2 utterances"), "{issue}");
+    assert!(issue.contains("data-00001-of-00002.arrow: it cannot be read to its end, about 2 utterances"), "{issue}");
 }
 
 #[test]

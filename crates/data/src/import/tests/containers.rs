@@ -138,6 +138,27 @@ fn a_damaged_shard_counts_for_the_utterances_that_are_lost_with_it() {
 }
 
 #[test]
+fn a_stray_sound_hides_no_shards() {
+    let bytes = fs::read(folder().join("text.tar")).unwrap();
+    let folder = write(&[("a.tar", &bytes), ("stray.wav", b"x")]);
+    assert_eq!(Manifest::read(folder.path()).unwrap().utterances.len(), 5);
+    // A sound with its text is a corpus of its own, as one that was unpacked beside its shard.
+    let folder = write(&[("a.tar", &bytes), ("known.wav", b"x"), ("known.txt", b"one")]);
+    assert_eq!(Format::detect(folder.path()), Some(Format::Folder));
+}
+
+#[test]
+fn what_is_no_tar_file_is_called_so() {
+    for (bytes, expected) in [(&b""[..], "the file is empty"), (b"hello", "no tar file: it is smaller than a header")] {
+        for name in ["a.tar", "a.tgz"] {
+            let folder = write(&[(name, bytes)]);
+            let issue = import(folder.path(), &ImportOptions::default()).unwrap().issues.remove(0).to_string();
+            assert!(issue.ends_with(expected), "{issue}");
+        }
+    }
+}
+
+#[test]
 fn missing_shards_of_a_pattern_are_issues() {
     let bytes = fs::read(folder().join("text.tar")).unwrap();
     let folder = write(&[("a-1.tar", &bytes)]);

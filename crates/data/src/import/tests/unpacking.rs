@@ -176,7 +176,16 @@ fn an_archive_of_another_layout_is_named() {
         header.set_size(content.len() as u64);
         builder.append_data(&mut header, name, content.as_bytes()).unwrap();
     }
-    let folder = write(&[("dev.tar.gz", &builder.into_inner().unwrap())]);
-    let error = import(folder.path(), &into(&cache, Bytes::gib(1))).unwrap_err().to_string();
-    assert!(error.contains("no sample of WebDataset"), "{error}");
+    let archive = builder.into_inner().unwrap();
+    for name in ["dev.tar", "dev.tar.gz"] {
+        let folder = write(&[(name, &archive)]);
+        let error = import(folder.path(), &into(&cache, Bytes::gib(1))).unwrap_err().to_string();
+        assert!(error.contains("no sample of WebDataset"), "{error}");
+    }
+    // A file cannot be the folder.
+    let folder = write(&[("dev.tar.gz", &archive), ("file", b"")]);
+    let options = UnpackFolder { path: folder.path().join("file"), limit: Bytes::gib(1) };
+    let error =
+        import(folder.path(), &ImportOptions { unpack: Some(options), ..ImportOptions::default() }).unwrap_err();
+    assert!(plimsoll_core::error_chain(&error).ends_with("it is a file, and a folder is needed"));
 }
