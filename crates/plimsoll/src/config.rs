@@ -4,12 +4,11 @@
 mod tests;
 
 use clap::Subcommand;
-use plimsoll_config::choices::Task;
-use plimsoll_config::{ConfigArgs, ConfigSources, Loaded, RunConfig, sources, to_json, to_toml};
+use plimsoll_config::{ConfigArgs, ConfigSources, Loaded, sources, to_json, to_toml};
 use plimsoll_core::counted;
 use plimsoll_recipes::Failure;
+use plimsoll_recipes::families;
 use plimsoll_recipes::load;
-use plimsoll_recipes::mapping;
 
 /// The subcommands of `plimsoll config`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -66,7 +65,7 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
         training.max_time.map(|time| time.to_string()),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
-    let (changed, model) = (counted(loaded.provenance.len(), "key"), sizes(config));
+    let (changed, model) = (counted(loaded.provenance.len(), "key"), families::model(config, 1, 1).size());
     let notes: String = loaded.warnings.iter().map(|warning| format!("note: {warning}\n")).collect();
     format!(
         "valid: {}, {changed} set\n{}: {model}; batches of {batch}; stops after {}\n{notes}",
@@ -74,22 +73,6 @@ fn summary(args: &ConfigArgs, loaded: &Loaded) -> String {
         config.task,
         limits.join(" or "),
     )
-}
-
-/// Formats the sizes of the model that the task of `config` trains.
-fn sizes(config: &RunConfig) -> String {
-    let of_width = |layers, width| format!("{} of width {width}", counted(layers, "layer"));
-    // The numbers of features and tokens change none of these sizes.
-    match config.task {
-        Task::Asr => of_width(config.model.encoder_layers as usize, config.model.d_model as usize),
-        Task::Tts => {
-            let model = mapping::synthesizer(config, 1, 1);
-            let (text, decoder) =
-                (of_width(model.text_layers, model.text_dim), of_width(model.decoder_layers, model.decoder_dim));
-            format!("text encoder with {text}, decoder with {decoder}")
-        }
-        Task::Vocoder => of_width(config.model.vocoder_layers as usize, config.model.d_model as usize),
-    }
 }
 
 /// Formats the output of `config path`.

@@ -8,13 +8,12 @@ use clap::{Args, Subcommand};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use plimsoll_audio::LogMel;
-use plimsoll_config::choices::Task;
 use plimsoll_config::{ConfigArgs, RunConfig};
 use plimsoll_core::{Bytes, Seconds, counted};
 use plimsoll_recipes::corpus;
-use plimsoll_recipes::mapping::ModelPlan;
-use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
-use plimsoll_recipes::{data, mapping};
+use plimsoll_recipes::data;
+use plimsoll_recipes::families::{self, FamilyModel, ModelPlan, family};
+use plimsoll_recipes::{Failure, FailureExt, features, load_run, with_model};
 use plimsoll_tape::{NamedVisitor, count, on_capture_device, walk};
 use serde_json::{Value, json};
 
@@ -51,10 +50,10 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
         eprintln!("warning: {warning}");
     }
     let config = &loaded.config;
-    let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
+    let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let vocabulary = vocabulary(config)?;
-    let model = mapping::model(config, log_mel.n_mels(), vocabulary);
-    let sizes = Sizes::new(model, log_mel);
+    let model = families::model(config, log_mel.n_mels(), vocabulary);
+    let sizes = Sizes::new(model, log_mel, family(config).reads_text());
     match args.json {
         true => println!("{:#}", sizes.json()),
         false => print!("{}", sizes.summary()),
@@ -67,7 +66,7 @@ fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     if let Some(vocabulary) = config.model.vocabulary {
         return Ok(vocabulary as usize);
     }
-    if config.task == Task::Vocoder {
+    if !family(config).reads_text() {
         return Ok(0);
     }
     if config.data.manifest.is_none() && !corpus::exists(&config.data) {
@@ -81,6 +80,7 @@ fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
 struct Sizes {
     model: ModelPlan,
     log_mel: LogMel,
+    reads_text: bool,
     parameters: u64,
     parts: Vec<Part>,
 }
@@ -111,76 +111,39 @@ impl Part {
 }
 
 impl Sizes {
-    fn new(model: ModelPlan, log_mel: LogMel) -> Self {
+    fn new(model: ModelPlan, log_mel: LogMel, reads_text: bool) -> Self {
         let (parameters, counted) =
             on_capture_device(|device| with_model!(&model, model => count_module(model.init_unseeded(device))));
-        Self { model, log_mel, parameters, parts: parts(&counted) }
+        Self { model, log_mel, reads_text, parameters, parts: parts(&counted) }
     }
 
     /// Computes the number of feature frames of `seconds` of audio, and the number of positions over which attention
     /// computes.
     fn frames(&self, seconds: f64) -> (u32, u32) {
         let frames = self.log_mel.frames_in(Seconds(seconds)).0;
-        let positions = match &self.model {
-            ModelPlan::Recognizer(model) => model.frames_after(frames),
-            ModelPlan::Synthesizer(model) => model.steps(frames),
-            ModelPlan::Parallel(_) | ModelPlan::Vocoder(_) => frames,
-        };
-        (frames, positions)
+        (frames, with_model!(&self.model, model => model.positions(frames)))
     }
 
-    /// Returns the number of features per frame, the number of tokens in the vocabulary, and the label that stands
-    /// after the number of positions in the text output: `after subsampling` or `steps of the decoder`.
-    fn facts(&self) -> (usize, usize, &'static str) {
-        match &self.model {
-            ModelPlan::Recognizer(model) => (model.features, model.vocabulary, "after subsampling"),
-            ModelPlan::Synthesizer(model) => (model.features, model.vocabulary, "steps of the decoder"),
-            ModelPlan::Parallel(model) => (model.features, model.vocabulary, "all at once"),
-            ModelPlan::Vocoder(model) => (model.vocoder.features.n_mels, 0, "all at once"),
-        }
+    /// Returns the number of tokens; 0 if the model reads no text.
+    fn vocabulary(&self) -> usize {
+        if self.reads_text { self.model.vocabulary() } else { 0 }
     }
 
     /// Formats the sizes as JSON.
     fn json(&self) -> Value {
         let Self { parameters, .. } = self;
-        let (features, vocabulary, _) = self.facts();
         let part = |part: &Part| json!({"name": part.name, "parameters": part.parameters()});
         let mut json = json!({
             "parameters": parameters,
             "parts": self.parts.iter().map(part).collect::<Vec<Value>>(),
             "weights_bytes": parameters * WEIGHT_BYTES,
             "training_bytes": parameters * TRAINING_BYTES,
-            "features": features,
-            "vocabulary": vocabulary,
+            "features": self.model.features(),
+            "vocabulary": self.vocabulary(),
             "frames_after_10s": self.frames(10.0).1,
             "frames_after_30s": self.frames(30.0).1,
         });
-        let sizes = match &self.model {
-            ModelPlan::Recognizer(model) => json!({
-                "d_model": model.d_model,
-                "layers": model.layers,
-                "decoder_layers": model.decoder.map_or(0, |decoder| decoder.layers),
-                "subsampling": model.subsampling,
-            }),
-            ModelPlan::Synthesizer(model) => json!({
-                "text_encoder_dim": model.text_dim,
-                "text_encoder_layers": model.text_layers,
-                "decoder_dim": model.decoder_dim,
-                "decoder_layers": model.decoder_layers,
-                "reduction_factor": model.reduction,
-            }),
-            ModelPlan::Parallel(model) => json!({
-                "text_encoder_dim": model.text_dim,
-                "text_encoder_layers": model.text_layers,
-                "decoder_dim": model.decoder_dim,
-                "decoder_layers": model.decoder_layers,
-            }),
-            ModelPlan::Vocoder(model) => json!({
-                "d_model": model.vocoder.dim,
-                "layers": model.vocoder.layers,
-                "crop_samples": model.crop,
-            }),
-        };
+        let sizes = with_model!(&self.model, model => model.sizes());
         if let (Value::Object(json), Value::Object(sizes)) = (&mut json, sizes) {
             json.extend(sizes);
         }
@@ -190,7 +153,8 @@ impl Sizes {
     /// Formats the sizes as text.
     fn summary(&self) -> String {
         let Self { parameters, parts, .. } = self;
-        let (bands, vocabulary, positions) = self.facts();
+        let (bands, vocabulary) = (self.model.features(), self.vocabulary());
+        let positions = with_model!(&self.model, model => model.positions_label());
         let features = self.log_mel.config();
         let hop = Seconds(features.hop_length as f64 / f64::from(features.sample_rate));
         let mut text = format!("  {:<18} {:>18} {:>16}\n", "part", "each", "parameters");
@@ -323,8 +287,11 @@ mod tests {
     #[test]
     fn parts_sum_to_all_parameters() {
         let model = plimsoll_speech::asr::RecognizerConfig::konkani(128, 6, 3, 200);
-        let sizes =
-            Sizes::new(ModelPlan::Recognizer(model), LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap());
+        let sizes = Sizes::new(
+            ModelPlan::Recognizer(model),
+            LogMel::new(&plimsoll_audio::LogMelConfig::default()).unwrap(),
+            true,
+        );
         assert_eq!(sizes.parameters, 3_189_136);
         assert_eq!(sizes.parts.iter().map(Part::parameters).sum::<u64>(), sizes.parameters);
         let blocks = &sizes.parts.iter().find(|part| part.name == "blocks").unwrap().blocks;

@@ -187,8 +187,8 @@ fn watched_folder(args: &MonitorArgs) -> Result<Option<PathBuf>, Failure> {
     }
     // A run may begin later, and a file is none.
     if let Some(folder) = folder.as_deref().filter(|folder| folder.is_file() || args.once && !folder.is_dir()) {
-        let message = format!("there is no run in {}", folder.display());
-        return Err(Failure::invalid(message, format!("`{}` lists the runs", command("runs list"))));
+        let named = args.run.named().unwrap_or(folder);
+        return Err(Failure::no_run(named, &load(&args.config, environment())?.config.runs_dir));
     }
     Ok(folder)
 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_config::ConfigArgs;
-use plimsoll_config::invocation::command;
 use plimsoll_monitor::{ReportPage, RunData};
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::load;
@@ -37,11 +36,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let mut runs = Vec::new();
     for run in &args.runs {
         let found = [run.clone(), runs_dir.join(run)].into_iter().find_map(|folder| RunData::read(&folder));
-        runs.push(found.ok_or_else(|| {
-            let message =
-                format!("there is no run in {}, and none of that name in {}", run.display(), runs_dir.display());
-            Failure::invalid(message, format!("`{}` lists the runs", command("runs list")))
-        })?);
+        runs.push(found.ok_or_else(|| Failure::no_run(run, &runs_dir))?);
     }
     let (path, force) = match &args.out {
         Some(path) => (path.clone(), args.force),

@@ -47,7 +47,7 @@ impl RunArg {
     }
 }
 
-/// Reads the folder of a run, or its name in the folder `runs`; every other path stays as it is.
+/// Reads the folder of a run or of an exported model, or the name of a run in the folder of runs; every other path stays as it is.
 pub(crate) fn run_folder() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|named| named_run(&named))
 }

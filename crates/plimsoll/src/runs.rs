@@ -127,8 +127,5 @@ fn runs_dir(args: &ConfigArgs) -> Result<PathBuf, Failure> {
 /// Reads the report on the run in the folder `path`, or on the run with that name in `runs`.
 fn report(path: &Path, runs: &Path, quiet_since: SystemTime) -> Result<RunReport, Failure> {
     let report = [path, &runs.join(path)].into_iter().find_map(|path| RunReport::read(path, quiet_since));
-    report.ok_or_else(|| {
-        let message = format!("there is no run in {}, and none of that name in {}", path.display(), runs.display());
-        Failure::invalid(message, format!("`{}` lists the runs", command("runs list")))
-    })
+    report.ok_or_else(|| Failure::no_run(path, runs))
 }

@@ -30,7 +30,8 @@ impl TrialConfigArgs {
     pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(named) = self.run.named() else { return Ok(None) };
         let runs = load(&self.config, environment())?.config.runs_dir;
-        Ok(Some(named_run_in(named, &runs)))
+        let folder = named_run_in(named, &runs);
+        if folder.exists() { Ok(Some(folder)) } else { Err(Failure::no_run(named, &runs)) }
     }
 
     /// Returns the flags, with the configuration file of the run if one is named.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
-use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::choices::TokenizerChoice;
 use plimsoll_config::invocation::command;
 use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::{Bytes, Grid, Key, counted};
@@ -24,6 +24,8 @@ use crate::corpus;
 use crate::device::is_host;
 use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
+use crate::families::family;
+use crate::features::features;
 use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
@@ -110,7 +112,7 @@ pub(crate) fn prepare_as(
     reporter: &dyn Reporter,
 ) -> Result<PreparedData, Failure> {
     let data = &config.data;
-    let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
+    let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let mut divided = divide(config, &log_mel, preparation, reporter)?;
     let tokenizer = match preparation.tokenizer() {
         Some(known) => known.clone(),
@@ -144,14 +146,9 @@ pub(crate) fn prepare_as(
             Some(store) => dataset.with_store(store.clone()),
             None => dataset,
         };
-        let dataset = match config.task {
-            Task::Asr => dataset,
-            Task::Tts => dataset.for_synthesis(mapping::reference_frames(config)),
-            Task::Vocoder => dataset.for_vocoding(mapping::crop(config)),
-        };
-        Ok::<_, Failure>(dataset)
+        Ok::<_, Failure>(family(config).samples(dataset, config))
     };
-    let training = dataset(training, mapping::augment(config), training_cache)?;
+    let training = dataset(training, family(config).augment(config), training_cache)?;
     // Evaluation keeps the order of its data, and batches of similar lengths need little padding.
     let validation = dataset(validation.sorted_by_duration(), None, validation_cache)?;
     report_unknown(&training, (&validation, &texts), &tokenizer, reporter);

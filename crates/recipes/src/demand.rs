@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_audio::LogMel;
-use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::choices::TokenizerChoice;
 use plimsoll_config::{ModelConfig, RunConfig, shipped_models};
 use plimsoll_core::{BatchShape, Bytes, CountingAllocator, Grid, StateForm};
 use plimsoll_data::SampleMeta;
@@ -16,7 +16,9 @@ use plimsoll_speech::tts::LengthBounds;
 
 use crate::data::{Preparation, prepare_as};
 use crate::error::{Failure, FailureExt};
-use crate::mapping::{self, ModelPlan};
+use crate::families::{self, ModelPlan, family};
+use crate::features::features;
+use crate::mapping;
 use crate::memory_plan::Shares;
 use crate::process_memory::{InUse, outside_model, outside_model_of, waiting_batches};
 use crate::reporter::Reporter;
@@ -77,14 +79,15 @@ type ShippedTraces = Arc<Mutex<HashMap<String, Traces>>>;
 /// # Errors
 /// If an utterance or a batch is too large, with the key that decides it.
 fn check_sizes(shapes: &[BatchShape], features: usize, config: &RunConfig) -> Result<(), Failure> {
-    let features = if config.task == Task::Vocoder { 1 } else { features as u64 };
+    let is_cropped = family(config).crop(config).is_some();
+    let features = if is_cropped { 1 } else { features as u64 };
     let frames = shapes.iter().map(|shape| u64::from(shape.frames.0)).max().unwrap_or(0);
     if frames * features > UTTERANCE_MAX {
         let data = &config.data;
-        let key = match config.task {
-            Task::Vocoder => "data.crop_seconds",
-            _ if u64::from(data.frame_grid) * 2 > frames => "data.frame_grid",
-            _ => "data.max_seconds",
+        let key = match is_cropped {
+            true => "data.crop_seconds",
+            false if u64::from(data.frame_grid) * 2 > frames => "data.frame_grid",
+            false => "data.max_seconds",
         };
         let message = format!("memory cannot be planned for utterances of {frames} frames of {features} values");
         return Err(Failure::invalid(
@@ -108,9 +111,9 @@ impl DemandBuilder {
     /// # Errors
     /// If the feature settings of the configuration are impossible.
     pub fn from_config(config: RunConfig) -> Result<Self, Failure> {
-        let log_mel = LogMel::new(&mapping::features(&config.features)).invalid()?;
+        let log_mel = LogMel::new(&features(&config.features)).invalid()?;
         let vocabulary = config.model.vocabulary.map_or_else(|| assumed_vocabulary(&config), |size| size as usize);
-        let model = mapping::model(&config, log_mel.n_mels(), vocabulary);
+        let model = families::model(&config, log_mel.n_mels(), vocabulary);
         let shapes = mapping::expected_shapes(&config, &model);
         check_sizes(&shapes, log_mel.n_mels(), &config)?;
         let bounds = length_bounds(&shapes);
@@ -138,7 +141,7 @@ impl DemandBuilder {
         let prepared = prepare_as(&config, Preparation { is_dry: true, ..Preparation::default() }, reporter)?;
         let in_use = InUse::read(process);
         let vocabulary = resolve::vocabulary(&config, prepared.tokenizer.size())?;
-        let model = mapping::model(&config, prepared.training.log_mel().n_mels(), vocabulary);
+        let model = families::model(&config, prepared.training.log_mel().n_mels(), vocabulary);
         let model = model.with_length_bounds(prepared.length_bounds());
         let metas = prepared.training.metas();
         let outside_model = outside_model_of(&config, &prepared, &metas, &model, in_use);
@@ -157,7 +160,7 @@ impl DemandBuilder {
         metas: &[SampleMeta],
     ) -> Result<Self, Failure> {
         let shapes = mapping::corpus_shapes(&config, grid, metas);
-        check_sizes(&shapes, mapping::features(&config.features).n_mels, &config)?;
+        check_sizes(&shapes, features(&config.features).n_mels, &config)?;
         Ok(Self::of_replica(config, model, shapes))
     }
 
@@ -341,7 +344,7 @@ impl DemandBuilder {
     fn smaller_model(&self, target: &Target, budget: Bytes) -> Result<Option<String>, TraceError> {
         let with_model = |model: ModelConfig| {
             let config = RunConfig { model, ..self.config.clone() };
-            let plan = mapping::model(&config, self.model.features(), self.model.vocabulary());
+            let plan = families::model(&config, self.model.features(), self.model.vocabulary());
             let model = plan.with_length_bounds(self.model.length_bounds()).for_planning();
             Self { config, model, ..self.clone() }
         };

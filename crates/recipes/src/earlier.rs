@@ -4,17 +4,16 @@ use std::io::BufReader;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_config::choices::Task;
+use plimsoll_config::RunConfig;
 use plimsoll_core::open_regular_file;
 use plimsoll_data::{CorpusFingerprint, SplitBy};
-use plimsoll_speech::asr::RecognizerMetadata;
-use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, SpeechConfig, SynthesizerConfig};
-use plimsoll_speech::vocoder::{VocoderConfig, VocoderMetadata};
-use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
+use plimsoll_speech::ModelFolder;
+use plimsoll_speech::tts::{LengthBounds, MelNormalization};
 use plimsoll_text::Tokenizer;
 use plimsoll_train::RunState;
 
 use crate::error::{Failure, FailureExt};
+use crate::families::{ModelFacts, family};
 use crate::fingerprint::HELD_OUT_BY;
 
 /// Name of the file with the fingerprint of the utterances, in the folder of a run.
@@ -41,24 +40,15 @@ impl EarlierRun {
     /// Reads the run in `folder`; `None` if it has no checkpoint yet.
     ///
     /// # Errors
-    /// If a file cannot be read, the model is not one of `task`, or a checkpoint belongs to another run.
-    pub fn read(folder: &Path, task: Task) -> Result<Option<Self>, Failure> {
+    /// If a file cannot be read, the model is not of the family of `config`, or a checkpoint belongs to another run.
+    pub fn read(folder: &Path, config: &RunConfig) -> Result<Option<Self>, Failure> {
         let files = ModelFolder(folder);
         let has_steps = plimsoll_train::CheckpointStore::new(files.checkpoints(), 1).steps().invalid()?;
         if has_steps.is_empty() {
             return Ok(None);
         }
         let Some(state) = files.checkpoint_store().invalid()?.newest_state().invalid()? else { return Ok(None) };
-        let (run, tokenizer, features, statistics) = match task {
-            Task::Asr => {
-                let metadata = RecognizerMetadata::read(folder).invalid()?;
-                (metadata.run, Some(metadata.tokenizer), metadata.features, None)
-            }
-            Task::Tts if files.kind().invalid()? == ParallelConfig::KIND => synthesizer::<ParallelConfig>(folder)?,
-            // Its metadata names the kind, and another kind is an error.
-            Task::Tts => synthesizer::<SynthesizerConfig>(folder)?,
-            Task::Vocoder => vocoder(folder)?,
-        };
+        let ModelFacts { run, tokenizer, features, statistics, .. } = family(config).facts(folder)?;
         let lines = open_regular_file(folder.join(UTTERANCES)).map(BufReader::new);
         let corpus = lines.and_then(CorpusFingerprint::read_lines).ok().flatten();
         Ok(Some(Self { id: run.unwrap_or_default(), tokenizer, features, state, statistics, corpus }))
@@ -72,20 +62,4 @@ impl EarlierRun {
             _ => None,
         }
     }
-}
-
-/// Facts of a model that [`EarlierRun`] keeps: run, tokenizer, features and statistics.
-type ModelFacts = (Option<String>, Option<Tokenizer>, LogMelConfig, Option<(MelNormalization, LengthBounds)>);
-
-/// Reads the facts of a vocoder, which has no limits on lengths.
-fn vocoder(folder: &Path) -> Result<ModelFacts, Failure> {
-    let VocoderMetadata { model, run, .. } = VocoderMetadata::read(folder).invalid()?;
-    let VocoderConfig { features, mel_mean, mel_std, .. } = model.vocoder;
-    let normalization = MelNormalization { mean: mel_mean as f32, std: mel_std as f32 };
-    Ok((run, None, features, Some((normalization, LengthBounds::default()))))
-}
-
-fn synthesizer<C: SpeechConfig>(folder: &Path) -> Result<ModelFacts, Failure> {
-    let metadata = ModelMetadata::<C>::read(folder).invalid()?;
-    Ok((metadata.run, Some(metadata.tokenizer), metadata.features, Some(metadata.model.statistics())))
 }

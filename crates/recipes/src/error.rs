@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 
 use miette::{Diagnostic, IntoDiagnostic, Report};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{ConfigError, nearest_word, runs_folder};
 use plimsoll_core::error_chain;
-
-use plimsoll_config::ConfigError;
+use plimsoll_speech::ModelError;
 
 /// An error with a message and a hint for a person, and its kind for a script, such as an exit code.
 #[derive(Debug)]
@@ -47,6 +49,18 @@ impl Failure {
             true => Self::stopped(error_chain(error)),
             false => Self::invalid(error_chain(error), help),
         }
+    }
+
+    /// Makes the failure of a command that was given `named` and found no run, neither there nor of that name in the folder `runs`.
+    /// It names the run whose name is nearest.
+    pub fn no_run(named: &Path, runs: &Path) -> Self {
+        let message = format!("there is no run in {}, and none of that name in {}", named.display(), runs.display());
+        let folders = std::fs::read_dir(runs).into_iter().flatten().flatten();
+        let names: Vec<String> = folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let wanted = named.file_name().unwrap_or_default().to_string_lossy();
+        let near = nearest_word(&wanted, names.iter().map(String::as_str));
+        let near = near.map_or_else(String::new, |near| format!("did you mean {near}? "));
+        Self::invalid(message, format!("{near}`{}` lists the runs", command("runs list")))
     }
 
     /// Makes a failure of the kind [`FailureKind::Failed`]. `help` states where to look.
@@ -99,6 +113,12 @@ pub trait FailureExt<T> {
 
 impl<T, E: Error + Send + Sync + 'static> FailureExt<T> for Result<T, E> {
     fn invalid(self) -> Result<T, Failure> {
+        if let Err(error) = &self
+            && let Some(ModelError::NoModel { folder }) = (error as &dyn Error).downcast_ref()
+            && !folder.exists()
+        {
+            return Err(Failure::no_run(folder, &runs_folder()));
+        }
         let kind = |error: &E| if is_full_disk(error) { FailureKind::Failed } else { FailureKind::Invalid };
         let kind = self.as_ref().err().map_or(FailureKind::Invalid, kind);
         self.into_diagnostic().map_err(|report| Failure { report, kind })

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_config::RunConfig;
-use plimsoll_config::choices::Task;
 use plimsoll_core::{Bytes, error_chain};
 use plimsoll_data::Dataset;
 use plimsoll_data::store::StoreCounts;
@@ -17,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{PreparedData, prepare};
 use crate::error::Failure;
+use crate::families::family;
 use crate::processes::Processes;
 use crate::reporter::Reporter;
 
@@ -103,7 +103,7 @@ pub fn fill_cache(
     let Some(folder) = &config.data.cache_dir else {
         return Err(Failure::invalid("the folder of the cache is missing", "write `--set data.cache_dir=DIR`"));
     };
-    if config.task == Task::Vocoder {
+    if family(config).crop(config).is_some() {
         let advice = "train without a cache, or fill one for a recognizer or a synthesizer";
         return Err(Failure::invalid("a vocoder reads sound, which is not cached", advice));
     }

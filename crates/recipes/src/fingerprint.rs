@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{Task, TokenizerChoice};
+use plimsoll_config::choices::TokenizerChoice;
 use plimsoll_core::{SampleId, counted};
 use plimsoll_data::{BATCHING_VERSION, BatchSize, CorpusFingerprint};
 use plimsoll_text::Tokenizer;
 use serde_json::Value;
 
 use crate::error::{Failure, FailureExt};
+use crate::families::family;
+use crate::features::features;
 use crate::mapping;
 
 /// Values that decide the batches of a run, by name.
@@ -46,7 +48,7 @@ pub(crate) fn fingerprint(
         BatchSize::Seconds(seconds) => ("data.batch_seconds", seconds.to_string()),
     };
     let number = |number: Option<std::num::NonZeroU32>| number.map_or_else(|| "none".into(), |n| n.to_string());
-    let features = mapping::features(&config.features);
+    let features = features(&config.features);
     let values = [
         (CORPUS, corpus.summary()),
         (HELD_OUT_BY, held_out_by.into()),
@@ -66,18 +68,15 @@ pub(crate) fn fingerprint(
 
 /// Returns what else decides the input of a step. Runs of older versions do not have it, and then it is not compared.
 fn seen_by_steps(config: &RunConfig) -> impl Iterator<Item = (&'static str, String)> {
-    let is_rounded = config.task != Task::Vocoder && config.data.cache_dir.is_some() && config.data.cache_half;
-    let of_task = match config.task {
-        Task::Asr => None,
-        Task::Tts => Some(("data.reference_seconds", config.data.reference_seconds.0.to_string())),
-        Task::Vocoder => Some(("data.crop_seconds", config.data.crop_seconds.0.to_string())),
-    };
-    let augment = match mapping::augment(config) {
+    let family = family(config);
+    let has_features = family.crop(config).is_none();
+    let is_rounded = has_features && config.data.cache_dir.is_some() && config.data.cache_half;
+    let augment = match family.augment(config) {
         Some(_) => serde_json::to_string(&config.augment).expect("settings are plain data"),
         // The other keys have no effect.
         None => r#"{"enabled":false}"#.into(),
     };
-    [(AUGMENT, augment), ("data.cache_half", is_rounded.to_string())].into_iter().chain(of_task)
+    [(AUGMENT, augment), ("data.cache_half", is_rounded.to_string())].into_iter().chain(family.samples_key(config))
 }
 
 /// Describes the choice of tokens, with the content of the tokenizer file if there is one.
@@ -197,6 +196,8 @@ mod tests {
     use plimsoll_core::Seconds;
     use plimsoll_data::Utterance;
     use plimsoll_data::utterances::Utterances;
+
+    use plimsoll_config::choices::Task;
 
     use super::*;
 

@@ -10,6 +10,8 @@ pub mod demand;
 pub mod device;
 pub mod earlier;
 mod error;
+pub mod families;
+mod features;
 pub mod filling;
 mod fingerprint;
 pub mod language;
@@ -31,4 +33,5 @@ pub mod texts;
 pub mod training;
 
 pub use error::{Failure, FailureExt, FailureKind};
+pub use features::features;
 pub use recipe::{load, load_rules, load_run};

@@ -9,8 +9,11 @@ use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, cou
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
-use crate::mapping::ModelPlan;
+use crate::families::{ModelPlan, family};
 use crate::memory_plan::MemoryPlan;
+
+/// Most held-out utterances that each validation of a synthesizer or a vocoder computes.
+pub(crate) const VALIDATION_UTTERANCES: usize = 16;
 
 /// Fewest steps of a run that is meant to learn. Shorter ones only show that it starts.
 const LEARNING_MIN: u64 = 20;
@@ -270,6 +273,14 @@ impl RunPlan {
     }
 }
 
+impl RunPlan {
+    /// Returns the number of utterances of each validation; `None` if it has all that are held out.
+    fn validated(&self) -> Option<usize> {
+        let has_all = family(&self.config).validates_all() || self.data.validation_utterances <= VALIDATION_UTTERANCES;
+        (!has_all).then_some(VALIDATION_UTTERANCES)
+    }
+}
+
 impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (data, training, model) = (&self.data, &self.training, &self.model);
@@ -285,11 +296,12 @@ impl fmt::Display for RunPlan {
             (
                 "data",
                 format!(
-                    "{} ({}) to train on, {} held out by {}",
+                    "{} ({}) to train on, {} held out by {}{}",
                     counted(data.training_utterances, "utterance"),
                     data.training_seconds,
                     data.validation_utterances,
-                    data.held_out
+                    data.held_out,
+                    self.validated().map_or_else(String::new, |count| format!(", {count} of them in each validation"))
                 ),
             ),
             ("model", format!("{}, {} parameters", model, self.parameters)),

@@ -6,7 +6,8 @@ use plimsoll_data::SampleMeta;
 use plimsoll_layers::Stft;
 
 use crate::data::{PreparedData, cache_shares};
-use crate::mapping::{self, ModelPlan};
+use crate::families::ModelPlan;
+use crate::mapping;
 
 /// Maximum number of batches that a loader holds if the configuration does not set it, including the batch of the
 /// current step.
@@ -55,7 +56,7 @@ impl InUse {
     /// Returns the memory with the tables that `model` makes. Only vocoders have some; one that cannot be built is refused
     /// elsewhere.
     pub(crate) fn with_tables_of(self, model: &ModelPlan) -> Bytes {
-        if matches!(model, ModelPlan::Vocoder(task) if task.check().is_ok()) {
+        if model.keeps_tables() {
             model.parameters();
         }
         Bytes(self.all.0 + Stft::tables().0.saturating_sub(self.tables.0))

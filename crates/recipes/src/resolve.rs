@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use burn::module::Module;
-use plimsoll_audio::Vocoder;
-use plimsoll_config::choices::{ScheduleChoice, Task, UnfitChoice};
+use plimsoll_config::choices::{ScheduleChoice, UnfitChoice};
 use plimsoll_config::{RunConfig, TrainingConfig};
 use plimsoll_core::{Bytes, Key, Seconds};
 use plimsoll_data::SampleMeta;
@@ -17,7 +16,9 @@ use crate::data::PreparedData;
 use crate::device::TrainingDevice;
 use crate::earlier::EarlierRun;
 use crate::error::{Failure, FailureExt};
-use crate::mapping::{self, ModelPlan};
+use crate::families::{self, ModelPlan, family};
+use crate::features::features;
+use crate::mapping;
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
 use crate::target::Target;
 use crate::with_model;
@@ -27,18 +28,7 @@ use crate::with_model;
 /// # Errors
 /// If the features of a synthesizer cannot become sound, if nothing ends the run, or a vocoder cannot be made.
 pub(crate) fn check(config: &RunConfig) -> Result<(), Failure> {
-    if config.task != Task::Asr {
-        // The features must become sound again.
-        let features = mapping::features(&config.features);
-        Vocoder::new(&features).map_err(|error| {
-            Failure::invalid(error.to_string(), "`--set features.preset=myxtts` has features that can become sound")
-        })?;
-    }
-    if config.task == Task::Vocoder {
-        mapping::vocoder(config).check().map_err(|error| {
-            Failure::invalid(error.to_string(), "data.crop_seconds, [features] and [model] decide it")
-        })?;
-    }
+    family(config).check(config)?;
     let training = &config.training;
     if training.epochs.is_none() && training.steps.is_none() && training.max_time.is_none() {
         let message = "the run has no end";
@@ -84,19 +74,17 @@ pub(crate) fn resolve(
     resumed: Option<Resumed<'_>>,
 ) -> Result<RunPlan, Failure> {
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
-    let features = prepared.training.log_mel().n_mels();
-    let model = match mapping::model(config, features, vocabulary) {
-        model @ ModelPlan::Recognizer(_) => model,
-        model => {
-            // The weights of a resumed run were trained with its statistics.
-            let (normalization, length_bounds) = match resumed.and_then(|resumed| resumed.earlier.statistics) {
-                Some(statistics) => statistics,
-                None if prepared.has_audio => (prepared.mel_normalization()?, prepared.length_bounds()),
-                None => (MelNormalization::default(), prepared.length_bounds()),
-            };
-            model.with_statistics(normalization, length_bounds)
-        }
-    };
+    let bands = prepared.training.log_mel().n_mels();
+    let mut model = families::model(config, bands, vocabulary);
+    if model.has_statistics() {
+        // The weights of a resumed run were trained with its statistics.
+        let (normalization, length_bounds) = match resumed.and_then(|resumed| resumed.earlier.statistics) {
+            Some(statistics) => statistics,
+            None if prepared.has_audio => (prepared.mel_normalization()?, prepared.length_bounds()),
+            None => (MelNormalization::default(), prepared.length_bounds()),
+        };
+        model = model.with_statistics(normalization, length_bounds);
+    }
     let parameters =
         on_capture_device(|device| with_model!(&model, model => trained(model.init_unseeded(device), config)))?;
     let data = data(config, prepared);
@@ -113,7 +101,7 @@ pub(crate) fn resolve(
         training,
         model,
         memory: None,
-        features: mapping::features(&config.features),
+        features: features(&config.features),
         recipe: Vec::new(),
         config: config.clone(),
     })

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use plimsoll_config::choices::{NumbersChoice, Task, TokenizerChoice};
+use plimsoll_config::choices::{NumbersChoice, TokenizerChoice};
 use plimsoll_config::{DataConfig, RunConfig, nearest_word};
 use plimsoll_core::error_chain;
 use plimsoll_data::unpack::UnpackFolder;
@@ -13,6 +13,7 @@ use plimsoll_monitor::doctor::user_cache;
 use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
 
 use crate::error::{Failure, FailureExt};
+use crate::families::family;
 
 /// Reads the corpus at `path`, and normalizes its texts with [`text_normalizer`].
 ///
@@ -138,7 +139,7 @@ pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer,
         (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
     };
     let languages: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
-    let several = config.task == Task::Tts && languages.len() > 1;
+    let several = family(config).names_language() && languages.len() > 1;
     let tokenizer = if several { tokenizer.with_languages(languages.into_iter().map(String::from)) } else { tokenizer };
     Ok(tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?))
 }

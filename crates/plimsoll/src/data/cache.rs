@@ -89,6 +89,6 @@ fn fill(mut config: RunConfig, args: &CacheArgs) -> Result<ExitCode, Failure> {
         let message = format!("{} did not fit into {limit}", counted(*rejected as usize, "record"));
         return Err(Failure::invalid(message, "write a larger `--set data.cache_size`, or `data.cache_half=true`"));
     }
-    accept(*unreadable as f64 / (unreadable + utterances).max(1) as f64, &config)?;
+    accept(*unreadable as f64 / (unreadable + utterances).max(1) as f64, &config.data)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,17 +15,18 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_audio::LogMel;
-use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{Task, TooLongChoice};
+use plimsoll_config::choices::TooLongChoice;
 use plimsoll_config::invocation::command;
+use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{
     CheckDepth, CheckOptions, Checked, CorpusStats, Format, ImportError, Limits, Manifest, check, import,
     suggest_audio_root,
 };
 use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
+use plimsoll_recipes::families::family;
+use plimsoll_recipes::features;
 use plimsoll_recipes::load;
-use plimsoll_recipes::mapping::features;
 use plimsoll_recipes::texts::{not_unpacked, text_normalizer, unpack_folder};
 use plimsoll_recipes::{Failure, FailureExt, load_rules};
 use plimsoll_text::Tokenizer;
@@ -56,7 +57,7 @@ impl DataCommand {
 /// A corpus with the results of its check.
 struct CheckedCorpus {
     format: Format,
-    root: PathBuf,
+    path: PathBuf,
     /// Rule by which utterances are usable, in words.
     rule: String,
     advice: Vec<String>,
@@ -72,9 +73,9 @@ impl CheckedCorpus {
     }
 
     fn report(&self) -> Report {
-        let Self { format, root, rule, advice, checked } = self;
+        let Self { format, path, rule, advice, checked } = self;
         let stats = CorpusStats::new(&checked.utterances);
-        Report::new(*format, root, checked, stats).with_rule(rule, advice)
+        Report::new(*format, path, checked, stats).with_rule(rule, advice)
     }
 }
 
@@ -86,8 +87,8 @@ fn rule(config: &RunConfig, depth: CheckDepth) -> String {
         policy => format!("any length (data.too_long = {policy})"),
     };
     let mut rule = format!("from {} (data.min_seconds) to {longest}", data.min_seconds);
-    if config.task == Task::Asr {
-        rule += ", with enough audio for the text (CTC)";
+    if family(config).aligned_frames(config).is_some() {
+        rule += ", with enough audio for the text";
     }
     if let Some(most) = data.max_text_length {
         let _ = write!(rule, ", with at most {most} characters (data.max_text_length)");
@@ -174,7 +175,7 @@ fn check_corpus(
     });
     bar.finish_and_clear();
     let advice = advice(&checked, audio_root.as_deref().unwrap_or(&root), log_mel.config().sample_rate);
-    Ok(CheckedCorpus { format, root, rule: rule(config, look), advice, checked })
+    Ok(CheckedCorpus { format, path: path.clone(), rule: rule(config, look), advice, checked })
 }
 
 /// Writes the usable utterances of a corpus as a list.
@@ -207,7 +208,7 @@ fn run_import(args: &ImportArgs) -> Result<ExitCode, Failure> {
         let (out, train) = (args.out.display(), command("train"));
         println!("Written to {out}. To train on it: {train} --manifest {out}");
     }
-    accept(report.lost_share(), &config)?;
+    accept(report.lost_share(), &config.data)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -233,14 +234,14 @@ fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     if report.usable == 0 {
         return Err(nothing_usable());
     }
-    accept(report.lost_share(), &config)?;
+    accept(report.lost_share(), &config.data)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if a larger share of a corpus is lost than a run of `config` accepts: one rule for all commands that go on without a
+/// Fails if a larger share of a corpus is lost than a run with `data` accepts: one rule for all commands that go on without a
 /// part of a corpus.
-fn accept(lost_share: f64, config: &RunConfig) -> Result<(), Failure> {
-    let max_share = config.data.unusable_share;
+pub(crate) fn accept(lost_share: f64, data: &DataConfig) -> Result<(), Failure> {
+    let max_share = data.unusable_share;
     if lost_share <= max_share {
         return Ok(());
     }

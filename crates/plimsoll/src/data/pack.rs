@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll_core::counted;
 use plimsoll_data::Manifest;
+use plimsoll_data::dropped::Dropped;
 use plimsoll_data::pack::{PackFormat, PackOptions, pack};
 use plimsoll_recipes::{Failure, FailureExt, load_run};
 use serde_json::json;
@@ -46,7 +47,8 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
         println!("{}: {utterances}, {} in {shards}", args.out.display(), packed.bytes);
         issues().for_each(|issue| println!("  left out: {issue}"));
     }
-    let unreadable = issues().filter(|issue| !issue.kind.is_repetition()).count() + manifest.more_issues;
-    accept(unreadable as f64 / (unreadable + packed.utterances).max(1) as f64, &config)?;
+    let mut dropped = Dropped::new(packed.utterances, &packed.issues, 0);
+    dropped.add(&manifest.dropped());
+    accept(dropped.share(), &config.data)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -17,10 +17,10 @@ use burn::tensor::Device;
 use clap::Args;
 
 use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
-use plimsoll_config::invocation::command;
+use plimsoll_core::Skipped;
 use plimsoll_core::error_chain;
-use plimsoll_core::{Skipped, counted};
 use plimsoll_data::Utterance;
+use plimsoll_recipes::families::family_of;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
@@ -35,6 +35,7 @@ use crate::run_flag::{ModelArg, run_folder};
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
 use report::{Report, ScoredUtterance};
+use utterances::Chosen;
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
@@ -45,6 +46,10 @@ pub(crate) struct EvalArgs {
     /// List of the utterances to evaluate on. Default: those that the run held out of its training.
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest: Option<PathBuf>,
+    /// Change where the sound is, or how much of it may be missing, as KEY=VALUE: data.audio_root, data.unpack_dir,
+    /// data.unpack_size or data.unusable_share; can be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
     /// Number of the worst utterances to show.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) worst: usize,
@@ -96,8 +101,8 @@ impl EvalArgs {
 
 /// Evaluates the model of a run and prints the report.
 pub(crate) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    let kind = ModelFolder(&args.run).kind().invalid()?;
-    let found = if is_synthesizer(&kind) { "tts" } else { &kind };
+    let kind = family_of(ModelFolder(&args.run))?.kind();
+    let found = if is_synthesizer(kind) { "tts" } else { kind };
     if let Some(task) = args.task.as_deref().filter(|task| *task != found) {
         let kind = |task: &str| match task {
             "asr" => "a recognizer",
@@ -107,9 +112,9 @@ pub(crate) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         let message = format!("{} holds {}, and not {}", args.run.display(), kind(found), kind(task));
         return Err(Failure::invalid(message, "leave out --task: the run records it"));
     }
-    match kind.as_str() {
+    match kind {
         VocoderMetadata::KIND => vocoding::eval(args),
-        _ if is_synthesizer(&kind) => synthesis::eval(args),
+        _ if is_synthesizer(kind) => synthesis::eval(args),
         _ => recognition(args),
     }
 }
@@ -148,13 +153,10 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     let reader = open(&args.run)?;
     let other = args.compare.as_deref().map(|run| open(run).map(|reader| (run, reader))).transpose()?;
-    let mut utterances = utterances::chosen(args, Some(&RecognizerMetadata::read(&args.run).invalid()?.tokenizer))?;
-    if let Some(limit) = args.limit {
-        utterances.truncate(limit.get());
-    }
+    let chosen = Chosen::read(args, Some(&RecognizerMetadata::read(&args.run).invalid()?.tokenizer))?;
     let table = args.table_file()?;
-    let report = score(&args.run, &reader, &utterances)?;
-    let other = other.map(|(run, reader)| score(run, &reader, &utterances)).transpose()?;
+    let report = score(&args.run, &reader, &chosen)?;
+    let other = other.map(|(run, reader)| score(run, &reader, &chosen)).transpose()?;
     let comparison = other.as_ref().map(|other| comparison::compare(&report, other)).transpose()?;
     if let Some(table) = table {
         table.write(table::table(&report.scored))?;
@@ -176,10 +178,9 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if args.details && !args.json {
         print!("{}", details::summary(&report.errors()));
     }
-    Ok(ExitCode::SUCCESS)
+    chosen.verdict(&report.skipped)
 }
 
-/// Transcribes `utterances` and counts their errors; the report lists unreadable utterances.
 /// Loads the recognizer in `run` that judges synthesized speech. Prints a warning if its weights may not be the best.
 fn judge(run: &Path, device: &Device) -> Result<Transcriber, Failure> {
     let judge = Transcriber::load(run, device).invalid()?;
@@ -187,25 +188,19 @@ fn judge(run: &Path, device: &Device) -> Result<Transcriber, Failure> {
     Ok(judge)
 }
 
-fn score(run: &Path, (search, reader): &(String, Reader), utterances: &[Utterance]) -> Result<Report, Failure> {
+/// Transcribes the utterances and counts their errors; the report lists unreadable utterances.
+fn score(run: &Path, (search, reader): &(String, Reader), chosen: &Chosen) -> Result<Report, Failure> {
     let mut report = Report::new(run, search, reader.search);
     report.warnings = reader.transcriber().warnings().to_vec();
-    let bar = reading_bar(utterances.len());
-    for utterance in utterances {
+    let bar = reading_bar(chosen.utterances.len());
+    for utterance in &chosen.utterances {
         if let Err(error) = read(utterance, reader, &mut report) {
             report.skipped.push(Skipped { name: utterance.id.clone(), reason: error_chain(&error) });
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if let (true, Some(Skipped { name, reason })) = (report.scored.is_empty(), report.skipped.first()) {
-        let message =
-            format!("none of {} can be read; the first, `{name}`: {reason}", counted(utterances.len(), "utterance"));
-        return Err(Failure::invalid(
-            message,
-            format!("`{}` finds wrong paths, offsets and durations", command("data check LIST")),
-        ));
-    }
+    chosen.refuse_if_none_is_read(&report.skipped)?;
     Ok(report)
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::{Seconds, Skipped, counted};
-use plimsoll_recipes::training::evaluation;
+use plimsoll_recipes::training::{evaluation, worst_of};
 use plimsoll_speech::asr::{Search, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_text::score::{self, ErrorReport, ReportOptions};
@@ -62,11 +62,7 @@ pub(super) fn errors(counts: &ErrorCounts) -> u64 {
 
 /// Returns the `count` utterances of `scored` with the highest character error rates, the worst first.
 pub(super) fn worst(scored: &[ScoredUtterance], count: usize) -> Vec<&ScoredUtterance> {
-    let mut sorted: Vec<&ScoredUtterance> = scored.iter().collect();
-    let rate = |scored: &ScoredUtterance| scored.characters.rate();
-    sorted.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.transcription.name.cmp(&b.transcription.name)));
-    sorted.truncate(count);
-    sorted
+    worst_of(scored, count, |scored| (scored.characters.rate(), &scored.transcription.name))
 }
 
 impl Report {

@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use plimsoll_audio::{LogMel, resample, wav_bytes};
-use plimsoll_config::invocation::command;
 use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, counted, error_chain};
-use plimsoll_data::Dataset;
+use plimsoll_data::{Dataset, Utterance};
 use plimsoll_recipes::reader;
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::asr::{Search, Transcriber, Transcription};
@@ -19,7 +18,8 @@ use serde_json::{Value, json};
 
 use super::EvalArgs;
 use super::report::{ScoredUtterance, worst};
-use super::{judge, prepare_folder, sound_file, table, utterances};
+use super::utterances::Chosen;
+use super::{judge, prepare_folder, sound_file, table};
 use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::say::speech_pipeline;
@@ -65,10 +65,10 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::invalid(message, "leave out --compare"));
     }
     let judge = args.judge.as_deref().map(|run| judge(run, &device)).transpose()?;
-    let dataset = dataset(args, &pipeline)?;
+    let chosen = Chosen::read(args, Some(pipeline.tokenizer()))?;
     let table = args.table_file()?;
-    prepare_folder(args, (0..dataset.len()).map(|index| dataset.utterance(index).id))?;
-    let report = synthesize(args, &pipeline, judge.as_ref(), &dataset)?;
+    prepare_folder(args, chosen.utterances.iter().map(|utterance| utterance.id.as_str()))?;
+    let report = synthesize(args, &pipeline, judge.as_ref(), &chosen)?;
     if let Some(table) = table {
         table.write(table::table(&report.scored))?;
     }
@@ -76,29 +76,26 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         true => println!("{:#}", report.json(args.worst)),
         false => print!("{}", report.summary(args.worst)),
     }
-    Ok(ExitCode::SUCCESS)
+    chosen.verdict(&report.skipped)
 }
 
 /// Loads the utterances as the model needs them, each with reference audio of its voice.
-fn dataset(args: &EvalArgs, pipeline: &SpeechPipeline) -> Result<Dataset, Failure> {
-    let mut utterances = utterances::chosen(args, Some(pipeline.tokenizer()))?;
-    if let Some(limit) = args.limit {
-        utterances.truncate(limit.get());
-    }
+fn dataset(utterances: Vec<Utterance>, pipeline: &SpeechPipeline) -> Dataset {
     let log_mel: LogMel = pipeline.log_mel().clone();
     let reference = Frames(pipeline.model().reference_frames() as u32);
-    Ok(Dataset::new(utterances, log_mel, pipeline.tokenizer().clone())
+    Dataset::new(utterances, log_mel, pipeline.tokenizer().clone())
         .with_memory_cache(Bytes::gib(1))
-        .for_synthesis(reference))
+        .for_synthesis(reference)
 }
 
-/// Synthesizes the readable utterances of `dataset` in batches and measures them.
+/// Synthesizes the readable ones of the utterances in batches and measures them.
 fn synthesize(
     args: &EvalArgs,
     pipeline: &SpeechPipeline,
     judge: Option<&Transcriber>,
-    dataset: &Dataset,
+    chosen: &Chosen,
 ) -> Result<Report, Failure> {
+    let dataset = dataset(chosen.utterances.clone(), pipeline);
     let mut report = Report::new(args);
     let of_judge = judge.iter().flat_map(|judge| judge.warnings()).map(String::as_str);
     report.warnings = pipeline.warnings().chain(of_judge).map(String::from).collect();
@@ -112,14 +109,7 @@ fn synthesize(
             }
         }
     }
-    if let (true, Some(Skipped { name, reason })) = (readable.is_empty(), report.skipped.first()) {
-        let message =
-            format!("none of {} can be read; the first, `{name}`: {reason}", counted(dataset.len(), "utterance"));
-        return Err(Failure::invalid(
-            message,
-            format!("`{}` finds wrong paths, offsets and durations", command("data check LIST")),
-        ));
-    }
+    chosen.refuse_if_none_is_read(&report.skipped)?;
     let device = pipeline.model().device();
     let mut runner = InferenceRunner::new(&device, &OpenGate, BATCH_SIZE);
     let bar = reading_bar(readable.len());

@@ -1,9 +1,14 @@
 //! The utterances to evaluate on: those of a manifest, or those that the run held out of its training.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::process::ExitCode;
 
-use plimsoll_config::{ConfigArgs, DataConfig, RunConfig};
+use plimsoll_config::invocation::command;
+use plimsoll_config::{ConfigArgs, DataConfig, RunConfig, variable_name};
+use plimsoll_core::{Skipped, counted};
 use plimsoll_data::Utterance;
+use plimsoll_data::dropped::{DropReason, Dropped};
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::data;
 use plimsoll_recipes::earlier::EarlierRun;
@@ -13,46 +18,108 @@ use plimsoll_recipes::training::written_config;
 use plimsoll_text::Tokenizer;
 
 use super::EvalArgs;
+use crate::data::accept;
+use crate::environment;
 use crate::terminal::Terminal;
 
-/// Reads the utterances to evaluate on, with texts normalized as in training.
-///
-/// `tokenizer` is the tokenizer of the model; a vocoder has none. Held-out utterances are an error if the texts of the run now give a
-/// different tokenizer: the texts have changed since training, so different utterances would be held out.
-pub(super) fn chosen(args: &EvalArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<Utterance>, Failure> {
-    let run = &args.run;
-    let listed = |manifest: &Path, data: &DataConfig| {
-        let manifest = read_manifest(manifest, data)?;
-        data::report_flaws(&manifest, &Terminal);
-        let normalized = |text: &str| tokenizer.map_or_else(|| text.to_owned(), |tokenizer| tokenizer.normalized(text));
-        Ok(manifest.utterances.map_texts(normalized).to_vec())
-    };
-    match (&args.manifest, configuration(run)?) {
-        (Some(manifest), Some(config)) => listed(manifest, &config.data),
-        (Some(manifest), None) => {
-            eprintln!("note: {} has no config.toml, so texts are compared without lowercasing them", run.display());
-            listed(manifest, &DataConfig::default())
+/// Keys that `--set` and the environment may change. They say where the sound is, and how much of it may be missing; another value of
+/// any other key could count training utterances as held out.
+const KEYS: [&str; 4] = ["data.audio_root", "data.unpack_dir", "data.unpack_size", "data.unusable_share"];
+
+/// The utterances to evaluate on, and what their list has lost.
+pub(super) struct Chosen {
+    pub(super) utterances: Vec<Utterance>,
+    /// Utterances of the list that cannot be used; those of a run are held to its rule when it begins.
+    dropped: Dropped,
+    data: DataConfig,
+}
+
+impl Chosen {
+    /// Reads the utterances to evaluate on, with texts normalized as in training.
+    ///
+    /// `tokenizer` is the tokenizer of the model; a vocoder has none. Held-out utterances are an error if the texts of the run now
+    /// give a different tokenizer: the texts have changed since training, so different utterances would be held out.
+    pub(super) fn read(args: &EvalArgs, tokenizer: Option<&Tokenizer>) -> Result<Self, Failure> {
+        let run = &args.run;
+        let written = written_config(run)?;
+        let has_config = written.is_some();
+        let config = configuration(ConfigArgs { config: written, set: args.set.clone(), ..ConfigArgs::default() })?;
+        let mut chosen = match &args.manifest {
+            Some(manifest) => {
+                if !has_config {
+                    let run = run.display();
+                    eprintln!("note: {run} has no config.toml, so texts are compared without lowercasing them");
+                }
+                listed(manifest, if has_config { config.data } else { of_no_run(config.data) }, tokenizer)?
+            }
+            None if has_config => {
+                let utterances = held_out(run, &config, tokenizer)?;
+                Self { utterances, dropped: Dropped::default(), data: config.data }
+            }
+            None => {
+                let message = format!("{} has no config.toml, so its held-out utterances are unknown", run.display());
+                return Err(Failure::invalid(message, "give a list of utterances: --manifest FILE"));
+            }
+        };
+        chosen.utterances.truncate(args.limit.map_or(usize::MAX, NonZeroUsize::get));
+        Ok(chosen)
+    }
+
+    /// Refuses an evaluation on nothing: `skipped` are the utterances that could not be read.
+    pub(super) fn refuse_if_none_is_read(&self, skipped: &[Skipped]) -> Result<(), Failure> {
+        match skipped.first() {
+            Some(Skipped { name, reason }) if skipped.len() == self.utterances.len() => {
+                let count = counted(self.utterances.len(), "utterance");
+                let message = format!("none of {count} can be read; the first, `{name}`: {reason}");
+                let help = format!("`{}` finds wrong paths, offsets and durations", command("data check LIST"));
+                Err(Failure::invalid(message, help))
+            }
+            _ => Ok(()),
         }
-        (None, Some(config)) => held_out(run, &config, tokenizer),
-        (None, None) => {
-            let message = format!("{} has no config.toml, so its held-out utterances are unknown", run.display());
-            Err(Failure::invalid(message, "give a list of utterances: --manifest FILE"))
+    }
+
+    /// Ends a command that printed its result: fails if more is missing than a run accepts. `skipped` are the utterances that could
+    /// not be read.
+    pub(super) fn verdict(&self, skipped: &[Skipped]) -> Result<ExitCode, Failure> {
+        let mut dropped = Dropped { kept: self.utterances.len() - skipped.len(), ..self.dropped.clone() };
+        if let Some(Skipped { name, reason }) = skipped.first() {
+            let first = format!("`{name}`: {reason}");
+            dropped.reasons.push(DropReason { name: "unreadable", count: skipped.len(), first, is_repetition: false });
         }
+        accept(dropped.share(), &self.data)?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Reads the configuration that the run in `folder` was started with; `None` for an exported model, which has none.
-///
-/// Environment variables are ignored: another seed would count training utterances as held out.
-fn configuration(folder: &Path) -> Result<Option<RunConfig>, Failure> {
-    let Some(path) = written_config(folder)? else { return Ok(None) };
-    let args = ConfigArgs { config: Some(path), ..ConfigArgs::default() };
-    Ok(Some(load(&args, std::iter::empty())?.config))
+/// Returns how texts are read for a model that no run belongs to. `given` has the values of [`KEYS`].
+fn of_no_run(given: DataConfig) -> DataConfig {
+    let DataConfig { audio_root, unpack_dir, unpack_size, unusable_share, .. } = given;
+    DataConfig { audio_root, unpack_dir, unpack_size, unusable_share, ..DataConfig::default() }
+}
+
+/// Reads the utterances of the list `manifest`.
+fn listed(manifest: &Path, data: DataConfig, tokenizer: Option<&Tokenizer>) -> Result<Chosen, Failure> {
+    let manifest = read_manifest(manifest, &data)?;
+    data::report_flaws(&manifest, &Terminal);
+    let normalized = |text: &str| tokenizer.map_or_else(|| text.to_owned(), |tokenizer| tokenizer.normalized(text));
+    let dropped = manifest.dropped();
+    Ok(Chosen { utterances: manifest.utterances.map_texts(normalized).to_vec(), dropped, data })
+}
+
+/// Loads a configuration whose `set` and whose environment may only change [`KEYS`].
+fn configuration(args: ConfigArgs) -> Result<RunConfig, Failure> {
+    let key = |setting: &str| setting.split('=').next().unwrap_or_default().trim().to_owned();
+    if let Some(other) = args.set.iter().map(|setting| key(setting)).find(|key| !KEYS.contains(&key.as_str())) {
+        let message = format!("--set {other}: an evaluation has the settings of the run");
+        return Err(Failure::invalid(message, format!("it can change {}", KEYS.join(", "))));
+    }
+    let allowed = KEYS.map(variable_name);
+    Ok(load(&args, environment().filter(|(name, _)| allowed.contains(name)))?.config)
 }
 
 /// Reads the utterances that `run` held out, if its data has not changed.
 fn held_out(run: &Path, config: &RunConfig, tokenizer: Option<&Tokenizer>) -> Result<Vec<Utterance>, Failure> {
-    let prepared = match EarlierRun::read(run, config.task)? {
+    let prepared = match EarlierRun::read(run, config)? {
         Some(earlier) => {
             let prepared = data::prepare_again(config, &earlier, &Terminal)?;
             // A run of an older version recorded no data, and chose its utterances in another way.

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use plimsoll_audio::{AudioSegment, LogMel, Vocoder, read_audio_segment, resample, wav_bytes};
-use plimsoll_config::invocation::command;
 use plimsoll_core::{Samples, Seconds, Skipped, counted, error_chain};
 use plimsoll_recipes::reader;
 use plimsoll_recipes::reporter::{Level, Reporter};
@@ -17,7 +16,8 @@ use plimsoll_speech::vocoder::{NeuralVocoder, RefinedVocoder, log_mel_distance};
 use serde_json::{Value, json};
 
 use super::report::ScoredUtterance;
-use super::{EvalArgs, judge, prepare_folder, sound_file, utterances};
+use super::utterances::Chosen;
+use super::{EvalArgs, judge, prepare_folder, sound_file};
 use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{Terminal, reading_bar};
@@ -63,17 +63,15 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let vocoder = RefinedVocoder::new(vocoder).invalid()?;
     let judge = args.judge.as_deref().map(|run| judge(run, &device)).transpose()?;
     warnings.extend(judge.iter().flat_map(Transcriber::warnings).cloned());
-    let mut utterances = utterances::chosen(args, None)?;
-    if let Some(limit) = args.limit {
-        utterances.truncate(limit.get());
-    }
+    let chosen = Chosen::read(args, None)?;
+    let utterances = &chosen.utterances;
     prepare_folder(args, utterances.iter().map(|utterance| utterance.id.as_str()))?;
     let features = vocoder.network().config().features.clone();
     let log_mel = LogMel::new(&features).invalid()?;
     let griffin_lim = Vocoder::new(&features).invalid()?;
     let mut report = Report { warnings, ..Report::new(args) };
     let bar = reading_bar(utterances.len());
-    for utterance in &utterances {
+    for utterance in utterances {
         bar.inc(1);
         let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
         let recording = match read_audio_segment(&utterance.audio, segment, features.sample_rate) {
@@ -108,17 +106,12 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
     }
     bar.finish_and_clear();
-    if let (0, Some(Skipped { name, reason })) = (report.utterances, report.skipped.first()) {
-        let message =
-            format!("none of {} can be read; the first, `{name}`: {reason}", counted(utterances.len(), "utterance"));
-        let help = format!("`{}` finds wrong paths, offsets and durations", command("data check LIST"));
-        return Err(Failure::invalid(message, help));
-    }
+    chosen.refuse_if_none_is_read(&report.skipped)?;
     match args.json {
         true => println!("{:#}", report.json()),
         false => print!("{}", report.summary()),
     }
-    Ok(ExitCode::SUCCESS)
+    chosen.verdict(&report.skipped)
 }
 
 /// Refuses flags that have no meaning for a vocoder.

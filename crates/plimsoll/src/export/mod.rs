@@ -18,6 +18,7 @@ use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
 
+use plimsoll_recipes::families::family_of;
 use plimsoll_recipes::language::{CORPUS_MODEL, CORPUS_SPELLING, TUNED_SEARCH};
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
@@ -92,16 +93,11 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
         let message = format!("{} is an exported model already", args.run.display());
         return Err(Failure::invalid(message, "copy the folder, or give the run that it came from"));
     }
-    match ModelFolder(&args.run).kind().invalid()?.as_str() {
+    match family_of(run)?.kind() {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
         ParallelConfig::KIND => write::<ParallelConfig>(args),
         VocoderMetadata::KIND => vocoder::write(args),
-        RecognizerConfig::KIND => write::<RecognizerConfig>(args),
-        found => {
-            let message =
-                format!("{} holds a model of the kind `{found}`, which this version does not know", run.0.display());
-            Err(Failure::invalid(message, "export it with the version of Plimsoll that trained it"))
-        }
+        _ => write::<RecognizerConfig>(args),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use plimsoll_core::{Choice, Key, Precision, Remat};
-use plimsoll_recipes::mapping::ModelPlan;
+use plimsoll_recipes::families::ModelPlan;
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::audio::LogMelConfig;
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};

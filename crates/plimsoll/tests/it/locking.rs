@@ -81,5 +81,5 @@ fn impossible_resume_is_refused_before_the_plan() {
     refused(&dir, &["train", "--resume", "r", "--seed", "5"], "the run began with seed 17, and would go on with 5");
     refused(&dir, &["train", "--resume", "r", "--d-model", "24"], "`model.d_model` 16, and would go on with 24");
     refused(&dir, &[&["train"], SMALL, &["--name", "r"]].concat(), "there is a run in runs/r already");
-    refused(&dir, &["train", "--resume", "nowhere"], "nowhere is no run that can be resumed");
+    refused(&dir, &["train", "--resume", "nowhere"], "there is no run in nowhere");
 }

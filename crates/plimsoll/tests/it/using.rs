@@ -71,16 +71,24 @@ fn eval_reads_manifest_and_lists_unreadable_utterances() {
     let line = |file: &str| format!("{{\"audio_filepath\": \"{file}\", \"text\": \"one two\", \"duration\": 0.5}}\n");
     dir.write("broken.jsonl", line("broken.wav"));
     dir.write("mixed.jsonl", line("broken.wav") + &line(&recording(&dir)));
-    let mixed = json(&dir, &["eval", "--run", "runs/r", "--manifest", "mixed.jsonl", "--json"]);
+    // The result is printed, and the exit code says that a part of the list is missing.
+    let share = "data.unusable_share=0.5";
+    let mixed = ["eval", "--run", "runs/r", "--manifest", "mixed.jsonl"];
+    let partly = dir.run(&[&mixed[..], &["--json"]].concat());
+    assert_eq!(partly.code, Some(2), "{}", partly.stderr);
+    assert!(partly.stderr.contains("50.0 % of the utterances cannot be used"), "{}", partly.stderr);
+    assert_eq!(serde_json::from_str::<Value>(&partly.stdout).unwrap()["utterances"], 1);
+    refused(&dir, &[&mixed[..], &["--set", "seed=3"]].concat(), "an evaluation has the settings of the run");
+    let mixed = json(&dir, &[&mixed[..], &["--set", share, "--json"]].concat());
     assert_eq!(mixed["utterances"], 1, "{mixed}");
     assert_eq!(mixed["skipped"][0]["name"], "broken.wav", "{mixed}");
-    let output = dir.run(&["eval", "--run", "runs/r", "--manifest", "mixed.jsonl"]).success();
+    let output = dir.run(&["eval", "--run", "runs/r", "--manifest", "mixed.jsonl", "--set", share]).success();
     for expected in ["CER", "WER", "real-time factor", "truth    one two", "1 more could not be read"] {
         assert!(output.stdout.contains(expected), "{expected}: {}", output.stdout);
     }
     refused(&dir, &["eval", "--run", "runs/r", "--manifest", "broken.jsonl"], "none of 1 utterance can be read");
     refused(&dir, &["eval", "--run", "runs/r", "--table", "no/such/folder.tsv"], "cannot write");
-    refused(&dir, &["eval", "--run", "runs/nowhere"], "no trained model");
+    refused(&dir, &["eval", "--run", "runs/nowhere"], "there is no run in runs/nowhere, and none of that name");
 }
 
 #[test]
@@ -198,7 +206,7 @@ fn exported_model_equals_run() {
     refused(&dir, &["eval", "--run", "models/r"], "--manifest FILE");
     refused(&dir, &["export", "--run", "runs/r", "--out", "models/r"], "models/r is not empty");
     dir.run(&["export", "--run", "runs/r", "--out", "models/r", "--step", "newest", "--force"]).success();
-    refused(&dir, &["export", "--run", "runs/nowhere", "--out", "models/x"], "no trained model");
+    refused(&dir, &["export", "--run", "runs/nowhere", "--out", "models/x"], "there is no run in runs/nowhere");
     assert!(!dir.path("models/x").exists());
 }
 

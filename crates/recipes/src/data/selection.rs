@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll_audio::LogMel;
-use plimsoll_config::choices::{FamilyChoice, Task, TokenizerChoice, TooLongChoice};
+use plimsoll_config::choices::{TokenizerChoice, TooLongChoice};
 use plimsoll_config::invocation::command;
 use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::Seconds;
@@ -12,12 +12,11 @@ use plimsoll_data::dropped::Dropped;
 use plimsoll_data::long::LengthPolicy;
 use plimsoll_data::utterances::{UtteranceRef, Utterances};
 use plimsoll_data::{Limits, Manifest};
-use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_text::Tokenizer;
 
 use super::LeftOut;
 use crate::error::{Failure, FailureExt};
-use crate::mapping;
+use crate::families::{FrameCount, family};
 use crate::reporter::{Level, Reporter};
 use crate::texts::read_manifest;
 
@@ -100,50 +99,34 @@ fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dy
 /// Computes the number of frames of an utterance that its tokens are aligned with: by the CTC loss of a recognizer, or by
 /// the alignment of a parallel synthesizer.
 pub struct CtcFrames {
-    /// The recognizer; `None` for a synthesizer, which aligns with every frame.
-    model: Option<RecognizerConfig>,
+    /// Frames that tokens are aligned with, of those of the features; `None` if nothing is aligned.
+    aligned: Option<FrameCount>,
     log_mel: LogMel,
 }
-
-/// Tokens that a synthesizer adds to a text: its language and its end.
-const ADDED_TOKENS: u64 = 2;
 
 impl CtcFrames {
     /// Makes the counter for the model of `config`, with the features of `log_mel`.
     pub fn new(config: &RunConfig, log_mel: &LogMel) -> Self {
-        let model = (config.task == Task::Asr).then(|| mapping::recognizer(config, log_mel.n_mels(), 1));
-        Self { model, log_mel: log_mel.clone() }
+        Self { aligned: family(config).aligned_frames(config), log_mel: log_mel.clone() }
     }
 
     /// Computes the number of frames for the tokens of an utterance of this `length`: of a recognizer after subsampling.
     pub fn count(&self, length: Seconds) -> u64 {
         let frames = self.log_mel.frames_in(length).0;
-        match &self.model {
-            Some(model) => u64::from(model.frames_after(frames)),
-            None => u64::from(frames).saturating_sub(ADDED_TOKENS),
-        }
+        u64::from(self.aligned.as_ref().map_or(frames, |aligned| aligned(frames)))
     }
 }
 
 /// Returns the limits on the utterances of a run, with a token for each character. `output_frames` gives the CTC frames
 /// of a duration, see [`CtcFrames::count`]; [`ctc_tokenizer`] gives the tokenizer of other tokens.
 pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64) -> Limits<'a> {
-    // Not each recognizer is trained with CTC, and only the parallel family aligns texts.
-    let needs_ctc = match config.task {
-        Task::Asr => mapping::recognizer(config, 1, 1).needs_ctc(),
-        Task::Tts => config.model.family == FamilyChoice::Parallel,
-        // It reads no text.
-        Task::Vocoder => false,
-    };
+    let family = family(config);
+    let aligns = family.aligned_frames(config).is_some();
     Limits {
         shortest: config.data.min_seconds,
         longest: config.data.max_seconds,
-        output_frames: needs_ctc.then_some(output_frames),
-        longest_text: config
-            .data
-            .max_text_length
-            .filter(|_| config.task != Task::Vocoder)
-            .map(|longest| longest as usize),
+        output_frames: aligns.then_some(output_frames),
+        longest_text: config.data.max_text_length.filter(|_| family.reads_text()).map(|longest| longest as usize),
         ..Limits::default()
     }
 }

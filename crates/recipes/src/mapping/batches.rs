@@ -3,12 +3,12 @@
 use std::num::NonZeroU32;
 
 use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{BackendChoice, Task};
+use plimsoll_config::choices::BackendChoice;
 use plimsoll_core::{BatchShape, Frames, Grid};
 use plimsoll_data::{BatchSize, BatchingConfig, SampleMeta};
 
-use super::features::{crop, features};
-use super::model::ModelPlan;
+use crate::families::{ModelPlan, family};
+use crate::features::features;
 
 /// Largest number of padded lengths on a GPU, if the configuration gives none: each takes seconds to compile and tune.
 const GPU_SHAPES: u32 = 72;
@@ -32,7 +32,7 @@ pub fn batching(config: &RunConfig) -> BatchingConfig {
     };
     let mut batching = BatchingConfig::new(size);
     batching.window = data.shuffle_window.and_then(NonZeroU32::new);
-    if config.task == Task::Vocoder {
+    if family(config).crop(config).is_some() {
         // All crops have one length, which needs no padding.
         batching.frame_grid = one;
         return batching;
@@ -56,7 +56,7 @@ const QUANTILES: [f64; 4] = [0.5, 0.8, 0.95, 1.0];
 
 /// Returns the slowest speed that augmentation may give an utterance, at most 1. Slower speech has more frames.
 fn slowest_speed(config: &RunConfig) -> f64 {
-    let is_augmented = config.augment.enabled && config.task == Task::Asr;
+    let is_augmented = family(config).augment(config).is_some();
     let speeds = if is_augmented { &config.augment.speeds[..] } else { &[] };
     speeds.iter().copied().fold(1.0, f64::min)
 }
@@ -66,10 +66,9 @@ fn slowest_speed(config: &RunConfig) -> f64 {
 /// batch of crops.
 pub fn expected_shapes(config: &RunConfig, model: &ModelPlan) -> Vec<BatchShape> {
     let features = features(&config.features);
-    if config.task == Task::Vocoder {
-        let frames = crop(config);
-        let seconds = f64::from(frames.0) / f64::from(features.sample_rate);
-        return vec![BatchShape { utterances: whole_batch(config, seconds), frames, tokens: 1 }];
+    if let Some(samples) = family(config).crop(config) {
+        let seconds = f64::from(samples) / f64::from(features.sample_rate);
+        return vec![BatchShape { utterances: whole_batch(config, seconds), frames: Frames(samples), tokens: 1 }];
     }
     let slowest = slowest_speed(config);
     let grid = config.data.frame_grid.max(1);

@@ -5,8 +5,8 @@ use plimsoll_config::choices::{AttentionChoice, StateChoice};
 use plimsoll_core::{Precision, Remat, StateForm};
 use plimsoll_memory::{PlanOptions, StateOption};
 
-use super::model::ModelPlan;
 use super::step::{choice, optimizer, optimizer_state, remat, state_bits};
+use crate::families::ModelPlan;
 
 /// Properties of a device that decide which settings a plan may choose from.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use plimsoll_config::choices::{
-    AttentionChoice, NormChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, StateChoice, Task,
+    AttentionChoice, OptimizerChoice, PrecisionChoice, RematChoice, RematWord, StateChoice,
 };
 use plimsoll_config::{RunConfig, TrainingConfig};
 use plimsoll_core::{Bytes, Choice, Precision, Remat};
@@ -11,7 +11,7 @@ use plimsoll_data::BatchSize;
 use plimsoll_train::{AdamWConfig, LionConfig, OptimizerConfig, SgdConfig, StateForm};
 
 use super::batches::batching;
-use super::model::ModelPlan;
+use crate::families::{ModelPlan, family};
 
 /// Returns the optimizer of `config`, with its settings.
 pub fn optimizer(config: &RunConfig) -> OptimizerConfig {
@@ -88,11 +88,7 @@ pub fn first_micro_batch(config: &RunConfig, utterances: usize) -> usize {
 /// Returns the number of micro-batches that each of `replicas` of a process computes at the same time on a device with
 /// `threads`: threads of the CPU, or 1 on a GPU.
 pub fn lanes(config: &RunConfig, threads: usize, replicas: usize) -> usize {
-    // With several lanes, the statistics of a batch norm would depend on which thread comes first.
-    match config.task == Task::Asr && config.model.conv_norm == NormChoice::Batch {
-        true => 1,
-        false => (threads / replicas.max(1)).max(1),
-    }
+    if family(config).needs_order(config) { 1 } else { (threads / replicas.max(1)).max(1) }
 }
 
 /// Computes the memory limit of the configuration on a device with `memory` in total; `None` if it sets no limit.

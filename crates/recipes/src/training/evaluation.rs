@@ -48,9 +48,9 @@ fn scored(transcriptions: &[Transcription], held_out: &Dataset) -> Vec<ScoredUtt
 /// rates: `eval --json` prints it too.
 pub fn evaluation(utterances: &[ScoredUtterance], search: &Search, worst: usize) -> Value {
     let rate = |one: &ScoredUtterance| ErrorCounts::characters(&one.reference, &one.hypothesis).rate();
-    let mut sorted: Vec<(f64, &ScoredUtterance)> = utterances.iter().map(|one| (rate(one), one)).collect();
-    sorted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
-    let worst = sorted.into_iter().take(worst).map(|(cer, ScoredUtterance { id, reference, hypothesis, .. })| {
+    let rated: Vec<(f64, &ScoredUtterance)> = utterances.iter().map(|one| (rate(one), one)).collect();
+    let worst = worst_of(&rated, worst, |(rate, one)| (*rate, &one.id)).into_iter();
+    let worst = worst.map(|(cer, ScoredUtterance { id, reference, hypothesis, .. })| {
         json!({"name": id, "truth": reference, "heard": hypothesis, "cer": cer})
     });
     json!({
@@ -59,6 +59,18 @@ pub fn evaluation(utterances: &[ScoredUtterance], search: &Search, worst: usize)
         "details": ErrorReport::new(utterances, ReportOptions::default()),
         "worst": worst.collect::<Vec<Value>>(),
     })
+}
+
+/// Returns the `count` utterances with the highest error rates, the worst first, and of equal ones in the order of their names.
+/// `measure` gives the rate and the name of an utterance.
+pub fn worst_of<T>(utterances: &[T], count: usize, measure: impl Fn(&T) -> (f64, &str)) -> Vec<&T> {
+    let mut sorted: Vec<&T> = utterances.iter().collect();
+    sorted.sort_by(|a, b| {
+        let ((rate, name), (other_rate, other_name)) = (measure(a), measure(b));
+        other_rate.total_cmp(&rate).then_with(|| name.cmp(other_name))
+    });
+    sorted.truncate(count);
+    sorted
 }
 
 #[cfg(test)]

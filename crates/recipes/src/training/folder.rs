@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_config::choices::Task;
 use plimsoll_config::invocation::command;
-use plimsoll_config::{Loaded, RunConfig, to_toml};
+use plimsoll_config::{Loaded, RunConfig, runs_folder, to_toml};
 use plimsoll_core::{Draft, PlanHeader, read_text_file, replace_file};
 use plimsoll_data::CorpusFingerprint;
 use plimsoll_monitor::{LockError, RunLock};
-use plimsoll_speech::asr::RecognizerMetadata;
-use plimsoll_speech::{ModelError, ModelFolder};
+use plimsoll_speech::ModelFolder;
 use plimsoll_train::{Disk, RealDisk};
 use serde::Serialize;
 
 use crate::earlier::UTTERANCES;
 use crate::error::{Failure, FailureExt};
+use crate::families::family;
 use crate::plan::RunPlan;
 
 /// Folder of a run, locked for this process. Its last part is the name of the run.
@@ -38,10 +37,9 @@ pub(super) const CONFIG: &str = "config.toml";
 const REMAINS: [&str; 2] = [".config.toml", ".lock"];
 
 /// Returns the folder of the run that a person named: the folder `named` if it is there, or else the run of that name in
-/// the folder `runs`, or in that which the variable `PLIMSOLL_RUNS_DIR` names. A folder of another kind, such as the corpus of the run, does not hide the run of its name.
+/// the folder of the runs. A folder of another kind, such as the corpus of the run, does not hide the run of its name.
 pub fn named_run(named: &Path) -> PathBuf {
-    let runs = std::env::var_os("PLIMSOLL_RUNS_DIR").map_or_else(|| "runs".into(), PathBuf::from);
-    named_run_in(named, &runs)
+    named_run_in(named, &runs_folder())
 }
 
 /// Returns the folder of the run that a person named as [`named_run`] does, with `runs` as the folder of the runs.
@@ -59,6 +57,9 @@ pub fn named_run_in(named: &Path, runs: &Path) -> PathBuf {
 pub fn config_path(folder: &Path) -> Result<PathBuf, Failure> {
     if let Some(path) = written_config(folder)? {
         return Ok(path);
+    }
+    if !folder.exists() {
+        return Err(Failure::no_run(folder, &runs_folder()));
     }
     let message = format!("{} is no run that can be resumed: it has no config.toml", folder.display());
     Err(Failure::invalid(message, "`--resume` takes the folder of a run, such as runs/asr-1, or its name in `runs`"))
@@ -169,18 +170,14 @@ impl RunFolder {
         if let Some(seed) = began.seed.filter(|seed| *seed != config.seed) {
             return Err(other_seed(seed, config.seed));
         }
-        if config.task != Task::Asr {
+        // The weights of a checkpoint are compared when they are read.
+        if !ModelFolder(&self.path).metadata_file().is_file() {
             return Ok(());
         }
-        let (width, new) = match RecognizerMetadata::read(&self.path) {
-            Ok(began) => (began.model.d_model, config.model.d_model),
-            // The weights of a checkpoint are compared when they are read.
-            Err(ModelError::NoModel { .. }) => return Ok(()),
-            Err(error) => return Err(error).invalid(),
+        let new = config.model.d_model;
+        let Some(width) = family(config).facts(&self.path)?.width.filter(|width| *width != new as usize) else {
+            return Ok(());
         };
-        if width == new as usize {
-            return Ok(());
-        }
         let message = format!("the model of the run has `model.d_model` {width}, and would go on with {new}");
         Err(Failure::invalid(message, "keep the sizes of the model, or begin a new run"))
     }

@@ -37,19 +37,16 @@ use plimsoll_train::{
 use crate::data::PreparedData;
 use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
-use crate::mapping::ModelPlan;
 use crate::plan::RunPlan;
 use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
-use recognition::Recognition;
+use crate::with_model;
 use record::RunRecorder;
 use resume::ResumedRun;
 use summary::{summary, write_report};
-use synthesis::Synthesis;
-use task::TrainingTask;
-use vocoding::Vocoding;
+use task::{Trainable, TrainingTask};
 
-pub use evaluation::evaluation;
+pub use evaluation::{evaluation, worst_of};
 use folder::RunDisk;
 pub use folder::{RunFolder, config_path, named_run, named_run_in, written_config};
 pub use planning::{PlannedRun, preview};
@@ -125,15 +122,8 @@ impl RunContext<'_> {
     /// # Errors
     /// If the run cannot continue: a device error, a full disk, data that changed since the run began.
     pub fn train(&self, stop: &AtomicBool, display: &mut dyn RunDisplay) -> Result<TrainingOutcome, Failure> {
-        match &self.plan.model {
-            ModelPlan::Recognizer(config) => {
-                let task = Recognition::new(*config, self.prepared.tokenizer.size());
-                self.train_task(&task, stop, display)
-            }
-            ModelPlan::Synthesizer(config) => self.train_task(&Synthesis::new(*config), stop, display),
-            ModelPlan::Parallel(config) => self.train_task(&Synthesis::new(*config), stop, display),
-            ModelPlan::Vocoder(config) => self.train_task(&Vocoding::new(config.clone()), stop, display),
-        }
+        let tokens = self.prepared.tokenizer.size();
+        with_model!(&self.plan.model, config => self.train_task(&config.training(tokens), stop, display))
     }
 
     /// Trains `task` with all replicas of this process, each in its own thread. The first replica of the run records and

@@ -235,7 +235,7 @@ fn planned(
         device.open()?;
     }
     let earlier = match resume {
-        Some(resume) => EarlierRun::read(resume.folder, config.task)?,
+        Some(resume) => EarlierRun::read(resume.folder, config)?,
         None => None,
     };
     if let Some(earlier) = &earlier {

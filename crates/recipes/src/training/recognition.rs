@@ -16,7 +16,7 @@ use plimsoll_speech::asr::{
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_train::{InferenceRunner, Score};
 
-use super::task::{FinalScores, TrainingTask};
+use super::task::{FinalScores, Trainable, TrainingTask};
 use super::{RunContext, evaluation};
 use crate::error::{Failure, FailureExt};
 use crate::language::{CORPUS_SPELLING, TunedSearch, write_corpus_model};
@@ -28,11 +28,15 @@ pub(super) struct Recognition {
     tokens: usize,
 }
 
-impl Recognition {
-    pub(super) fn new(config: RecognizerConfig, tokens: usize) -> Self {
-        Self { config, tokens }
-    }
+impl Trainable for RecognizerConfig {
+    type Training = Recognition;
 
+    fn training(&self, tokens: usize) -> Recognition {
+        Recognition { config: *self, tokens }
+    }
+}
+
+impl Recognition {
     /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> RecognizerMetadata {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());

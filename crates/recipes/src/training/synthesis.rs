@@ -11,7 +11,8 @@ use plimsoll_core::{Key, Measure};
 use plimsoll_data::Shard;
 use plimsoll_monitor::Picture;
 use plimsoll_speech::tts::{
-    self, SpeechConfig, SpeechModel, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance,
+    self, ParallelConfig, SpeechConfig, SpeechModel, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance,
+    SynthesizerConfig,
 };
 use plimsoll_speech::{EvaluationError, ModelFolder, ModelMetadata};
 use plimsoll_train::{InferenceRunner, Score};
@@ -19,11 +20,10 @@ use plimsoll_train::{InferenceRunner, Score};
 use super::RunContext;
 use super::folder::make_subfolder;
 use super::pictures::{self, AttentionPicture, Mels};
-use super::task::{FinalScores, TrainingTask, held_out};
+use super::task::{FinalScores, Trainable, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
+use crate::plan::VALIDATION_UTTERANCES;
 
-/// Maximum number of held-out texts that each validation synthesizes.
-const VALIDATION_UTTERANCES: usize = 16;
 /// Maximum number of held-out texts that are synthesized at the end of a run.
 const FINAL_UTTERANCES: usize = 200;
 /// Number of texts that are synthesized at the same time.
@@ -34,11 +34,23 @@ pub(super) struct Synthesis<C> {
     config: C,
 }
 
-impl<C: SpeechConfig> Synthesis<C> {
-    pub(super) fn new(config: C) -> Self {
-        Self { config }
-    }
+impl Trainable for SynthesizerConfig {
+    type Training = Synthesis<Self>;
 
+    fn training(&self, _: usize) -> Synthesis<Self> {
+        Synthesis { config: *self }
+    }
+}
+
+impl Trainable for ParallelConfig {
+    type Training = Synthesis<Self>;
+
+    fn training(&self, _: usize) -> Synthesis<Self> {
+        Synthesis { config: *self }
+    }
+}
+
+impl<C: SpeechConfig> Synthesis<C> {
     /// Returns the metadata of the model, for the model's folder.
     fn metadata(&self, run: &RunContext<'_>) -> ModelMetadata<C> {
         let (features, tokenizer) = (run.plan.features.clone(), run.prepared.tokenizer.clone());

@@ -11,6 +11,15 @@ use plimsoll_train::{InferenceRunner, Score};
 use super::RunContext;
 use crate::error::Failure;
 
+/// Configuration of a model that can be trained.
+pub(super) trait Trainable {
+    /// Type of its training.
+    type Training: TrainingTask + Sync;
+
+    /// Returns the training of the model, with a tokenizer of `tokens` tokens: the vocabulary of the model can be wider.
+    fn training(&self, tokens: usize) -> Self::Training;
+}
+
 /// Training of one kind of model: recognition, synthesis or vocoding.
 pub(super) trait TrainingTask {
     /// Type of the model.

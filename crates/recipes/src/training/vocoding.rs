@@ -16,11 +16,10 @@ use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
 use super::folder::make_subfolder;
-use super::task::{FinalScores, TrainingTask, held_out};
+use super::task::{FinalScores, Trainable, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
+use crate::plan::VALIDATION_UTTERANCES;
 
-/// Maximum number of held-out recordings that each validation turns into log-mels and back.
-const VALIDATION_UTTERANCES: usize = 16;
 /// Maximum number of held-out recordings at the end of a run.
 const FINAL_UTTERANCES: usize = 64;
 
@@ -29,11 +28,15 @@ pub(super) struct Vocoding {
     config: VocoderTaskConfig,
 }
 
-impl Vocoding {
-    pub(super) fn new(config: VocoderTaskConfig) -> Self {
-        Self { config }
-    }
+impl Trainable for VocoderTaskConfig {
+    type Training = Vocoding;
 
+    fn training(&self, _: usize) -> Vocoding {
+        Vocoding { config: self.clone() }
+    }
+}
+
+impl Vocoding {
     /// Turns up to `count` held-out recordings into log-mels and back.
     fn evaluate(
         &self,

@@ -1,11 +1,8 @@
-//! Maps a configuration to features, augmentation, and the length of reference recordings.
+//! Maps a configuration to features, and to the lengths of recordings that models read in parts.
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_core::Frames;
-use plimsoll_data::{Augment, Noise, SpecAugment};
-
-use plimsoll_config::choices::Task;
 use plimsoll_config::{FeaturesConfig, RunConfig};
+use plimsoll_core::Frames;
 
 /// Returns the feature settings of `config`: a preset, with the numbers that `config` overrides.
 pub fn features(config: &FeaturesConfig) -> LogMelConfig {
@@ -21,38 +18,16 @@ pub fn features(config: &FeaturesConfig) -> LogMelConfig {
 }
 
 /// Computes the maximum number of frames of a reference recording, from which a synthesizer learns a voice; at least 1.
-pub fn reference_frames(config: &RunConfig) -> Frames {
+pub(crate) fn reference_frames(config: &RunConfig) -> Frames {
     let features = features(&config.features);
     let frames = config.data.reference_seconds.0 * f64::from(features.sample_rate) / features.hop_length as f64;
     Frames((frames.ceil() as u32).max(1))
 }
 
 /// Computes the number of samples of the crops that a vocoder learns from: whole hops, at least one.
-pub fn crop(config: &RunConfig) -> Frames {
+pub(crate) fn crop(config: &RunConfig) -> Frames {
     let features = features(&config.features);
     let samples = config.data.crop_seconds.0 * f64::from(features.sample_rate);
     let hops = (samples / features.hop_length as f64).round().max(1.0);
     Frames((hops * features.hop_length as f64) as u32)
-}
-
-/// Returns the augmentation of training utterances; `None` if it is off, and for synthesizers and vocoders, which would
-/// learn masked parts as silence.
-pub fn augment(config: &RunConfig) -> Option<Augment> {
-    let augment = &config.augment;
-    (augment.enabled && config.task == Task::Asr).then(|| Augment {
-        spec: SpecAugment {
-            time_masks: augment.time_masks,
-            time_mask_frames: augment.time_mask_frames,
-            time_mask_share: augment.time_mask_share,
-            frequency_masks: augment.frequency_masks,
-            frequency_mask_bins: augment.frequency_mask_bins,
-        },
-        speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
-        noise: Noise {
-            share: augment.noise_share,
-            snr_min_db: augment.noise_least_db,
-            snr_max_db: augment.noise_most_db,
-        },
-        gain_db: augment.gain_db,
-    })
 }

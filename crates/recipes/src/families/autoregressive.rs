@@ -1,0 +1,156 @@
+//! The family of autoregressive synthesizers: text becomes log-mels, frame after frame.
+
+use std::path::Path;
+
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{FamilyChoice, Task};
+use plimsoll_core::counted;
+use plimsoll_data::Dataset;
+use plimsoll_layers::LengthPolicy;
+use plimsoll_speech::ModelKind;
+use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig};
+use serde_json::{Value, json};
+
+use super::ModelPlan;
+use super::family::{Family, FamilyModel, ModelFacts};
+use super::recognizer::length;
+use super::voice::{check_features, distance, facts, samples, samples_key, voice};
+use crate::error::Failure;
+
+/// The family of autoregressive synthesizers.
+pub(super) struct AutoregressiveFamily;
+
+impl Family for AutoregressiveFamily {
+    fn kind(&self) -> &'static str {
+        SynthesizerConfig::KIND
+    }
+
+    fn trains(&self, config: &RunConfig) -> bool {
+        config.task == Task::Tts && config.model.family == FamilyChoice::Autoregressive
+    }
+
+    fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
+        ModelPlan::Synthesizer(synthesizer(config, features, vocabulary))
+    }
+
+    fn check(&self, config: &RunConfig) -> Result<(), Failure> {
+        check_features(config)
+    }
+
+    fn names_language(&self) -> bool {
+        true
+    }
+
+    fn samples(&self, dataset: Dataset, config: &RunConfig) -> Dataset {
+        samples(dataset, config)
+    }
+
+    fn samples_key(&self, config: &RunConfig) -> Option<(&'static str, String)> {
+        Some(samples_key(config))
+    }
+
+    fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
+        facts::<SynthesizerConfig>(folder)
+    }
+}
+
+impl FamilyModel for SynthesizerConfig {
+    fn summary(&self) -> String {
+        let (frames, tokens) = (counted(self.reduction, "frame"), counted(self.vocabulary, "token"));
+        format!("synthesizer: {}, {frames} a step, {tokens}", self.size())
+    }
+
+    fn size(&self) -> String {
+        let Self { text_layers, text_dim, decoder_layers, decoder_dim, .. } = self;
+        format!("{text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}")
+    }
+
+    fn blocks(&self) -> u32 {
+        self.text_layers.max(self.decoder_layers) as u32
+    }
+
+    fn tokens_max(&self, frames: u32) -> u32 {
+        frames.max(1)
+    }
+
+    fn features(&self) -> usize {
+        self.features
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn positions(&self, frames: u32) -> u32 {
+        self.steps(frames)
+    }
+
+    fn positions_label(&self) -> &'static str {
+        "steps of the decoder"
+    }
+
+    fn sizes(&self) -> Value {
+        json!({
+            "text_encoder_dim": self.text_dim,
+            "text_encoder_layers": self.text_layers,
+            "decoder_dim": self.decoder_dim,
+            "decoder_layers": self.decoder_layers,
+            "reduction_factor": self.reduction,
+        })
+    }
+
+    fn length_policy(&mut self) -> Option<&mut LengthPolicy> {
+        Some(&mut self.length)
+    }
+
+    fn length_bounds(&self) -> LengthBounds {
+        self.length_bounds
+    }
+
+    fn set_length_bounds(&mut self, bounds: LengthBounds) {
+        self.length_bounds = bounds;
+    }
+
+    fn set_normalization(&mut self, normalization: MelNormalization) {
+        self.normalization = normalization;
+    }
+}
+
+/// Default number of decoder blocks of a synthesizer.
+const DECODER_LAYERS: u32 = 3;
+
+/// Maps `config` to the configuration of its synthesizer, with `features` mel bands and `vocabulary` tokens.
+/// Normalization and length bounds come from data and have their defaults here.
+fn synthesizer(config: &RunConfig, features: usize, vocabulary: usize) -> SynthesizerConfig {
+    let model = &config.model;
+    let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;
+    let decoder_dim = model.decoder_dim.unwrap_or(model.d_model);
+    SynthesizerConfig {
+        features,
+        vocabulary,
+        text_dim: or(model.text_encoder_dim, model.d_model),
+        text_layers: model.text_encoder_layers as usize,
+        text_heads: or(model.text_encoder_heads, model.attention_heads),
+        voice: voice(config),
+        decoder_dim: decoder_dim as usize,
+        decoder_layers: or(model.decoder_layers, DECODER_LAYERS),
+        decoder_heads: or(model.decoder_heads, model.attention_heads),
+        feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        prenet_dim: or(model.prenet_dim, decoder_dim),
+        prenet_dropout: model.prenet_dropout,
+        postnet_layers: model.postnet_layers as usize,
+        postnet_channels: or(model.postnet_channels, decoder_dim),
+        reduction: model.reduction_factor as usize,
+        length: length(model),
+        dropout: model.dropout,
+        loss: LossConfig {
+            distance: distance(model),
+            stop_weight: model.stop_loss_weight,
+            stop_positive: model.stop_positive_weight,
+            guide_weight: model.guided_attention_weight,
+            guide_sigma: model.guided_attention_sigma,
+        },
+        normalization: MelNormalization::default(),
+        length_bounds: LengthBounds::default(),
+    }
+}

@@ -1,0 +1,143 @@
+//! The family of parallel synthesizers: text becomes log-mels, all frames at once.
+
+use std::path::Path;
+
+use plimsoll_config::RunConfig;
+use plimsoll_config::choices::{FamilyChoice, Task};
+use plimsoll_core::counted;
+use plimsoll_data::Dataset;
+use plimsoll_speech::ModelKind;
+use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, ParallelLossConfig};
+use serde_json::{Value, json};
+
+use super::ModelPlan;
+use super::family::{Family, FamilyModel, FrameCount, ModelFacts};
+use super::voice::{check_features, distance, facts, samples, samples_key, voice};
+use crate::error::Failure;
+
+/// Tokens that a synthesizer adds to a text: its language and its end.
+const ADDED_TOKENS: u32 = 2;
+
+/// The family of parallel synthesizers.
+pub(super) struct ParallelFamily;
+
+impl Family for ParallelFamily {
+    fn kind(&self) -> &'static str {
+        ParallelConfig::KIND
+    }
+
+    fn trains(&self, config: &RunConfig) -> bool {
+        config.task == Task::Tts && config.model.family == FamilyChoice::Parallel
+    }
+
+    fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
+        ModelPlan::Parallel(parallel(config, features, vocabulary))
+    }
+
+    fn check(&self, config: &RunConfig) -> Result<(), Failure> {
+        check_features(config)
+    }
+
+    fn names_language(&self) -> bool {
+        true
+    }
+
+    fn aligned_frames(&self, _: &RunConfig) -> Option<FrameCount> {
+        Some(Box::new(|frames| frames.saturating_sub(ADDED_TOKENS)))
+    }
+
+    fn samples(&self, dataset: Dataset, config: &RunConfig) -> Dataset {
+        samples(dataset, config)
+    }
+
+    fn samples_key(&self, config: &RunConfig) -> Option<(&'static str, String)> {
+        Some(samples_key(config))
+    }
+
+    fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
+        facts::<ParallelConfig>(folder)
+    }
+}
+
+impl FamilyModel for ParallelConfig {
+    fn summary(&self) -> String {
+        format!("parallel synthesizer: {}, {}", self.size(), counted(self.vocabulary, "token"))
+    }
+
+    fn size(&self) -> String {
+        let Self { text_layers, text_dim, decoder_layers, decoder_dim, .. } = self;
+        format!("{text_layers} + {decoder_layers} blocks of width {text_dim} and {decoder_dim}")
+    }
+
+    fn blocks(&self) -> u32 {
+        self.text_layers.max(self.decoder_layers) as u32
+    }
+
+    fn tokens_max(&self, frames: u32) -> u32 {
+        // The start token has a frame, too.
+        frames.saturating_sub(1).max(1)
+    }
+
+    fn features(&self) -> usize {
+        self.features
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn positions(&self, frames: u32) -> u32 {
+        frames
+    }
+
+    fn sizes(&self) -> Value {
+        json!({
+            "text_encoder_dim": self.text_dim,
+            "text_encoder_layers": self.text_layers,
+            "decoder_dim": self.decoder_dim,
+            "decoder_layers": self.decoder_layers,
+        })
+    }
+
+    fn length_bounds(&self) -> LengthBounds {
+        self.length_bounds
+    }
+
+    fn set_length_bounds(&mut self, bounds: LengthBounds) {
+        self.length_bounds = bounds;
+    }
+
+    fn set_normalization(&mut self, normalization: MelNormalization) {
+        self.normalization = normalization;
+    }
+}
+
+/// Default number of decoder blocks of a parallel synthesizer.
+const DECODER_LAYERS: u32 = 6;
+
+/// Maps `config` to the configuration of its parallel synthesizer, with `features` mel bands and `vocabulary` tokens.
+/// Normalization and length bounds come from data and have their defaults here.
+fn parallel(config: &RunConfig, features: usize, vocabulary: usize) -> ParallelConfig {
+    let model = &config.model;
+    let or = |given: Option<u32>, otherwise: u32| given.unwrap_or(otherwise) as usize;
+    ParallelConfig {
+        features,
+        vocabulary,
+        text_dim: or(model.text_encoder_dim, model.d_model),
+        text_layers: model.text_encoder_layers as usize,
+        text_kernel: model.text_encoder_kernel as usize,
+        voice: voice(config),
+        decoder_dim: or(model.decoder_dim, model.d_model),
+        decoder_layers: or(model.decoder_layers, DECODER_LAYERS),
+        decoder_kernel: model.decoder_kernel as usize,
+        feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        dropout: model.dropout,
+        loss: ParallelLossConfig {
+            distance: distance(model),
+            prior_weight: model.prior_loss_weight,
+            duration_weight: model.duration_loss_weight,
+        },
+        normalization: MelNormalization::default(),
+        length_bounds: LengthBounds::default(),
+    }
+}
