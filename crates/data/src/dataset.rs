@@ -322,7 +322,7 @@ impl Dataset {
     /// off.
     ///
     /// # Errors
-    /// When the audio of the utterance, or of its voice reference, cannot be read or is silent.
+    /// When the audio of the utterance cannot be read or is silent.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
@@ -369,17 +369,19 @@ impl Dataset {
         }
         let (id, name) = (SampleId::from_name(utterance.id), utterance.id.to_owned());
         let reference = match &self.voices {
-            Some(voices) => self.reference(voices, index, key.unwrap_or(Key::new(id.0)))?,
+            Some(voices) => {
+                let key = key.unwrap_or(Key::new(id.0)).with("reference");
+                let other = voices.pick_other(index, key);
+                // Where another recording cannot be read, the utterance is its own reference.
+                self.reference(voices, other, key).or_else(|_| self.reference(voices, index, key))?
+            }
             None => Vec::new(),
         };
         Ok(HostSample { id, name, features, tokens: self.tokens(index), reference })
     }
 
-    /// Returns the features of a random part of another utterance in the voice of utterance `index`. `key` decides
-    /// which utterance and which part.
-    fn reference(&self, voices: &Voices, index: usize, key: Key) -> Result<Vec<f32>, LoadError> {
-        let key = key.with("reference");
-        let other = voices.pick_other(index, key);
+    /// Returns the features of a part of utterance `other`, which is random by `key`.
+    fn reference(&self, voices: &Voices, other: usize, key: Key) -> Result<Vec<f32>, LoadError> {
         let name = || self.utterances.get(other).id.to_owned();
         let features = self.features(other, 1.0).map_err(|source| LoadError::Audio { name: name(), source })?;
         let width = self.log_mel.n_mels();

@@ -156,6 +156,26 @@ fn a_reference_is_another_utterance_of_the_same_speaker() {
     assert_eq!(dataset.meta(0).tokens as usize, sample.tokens.len());
 }
 
+/// A damaged recording costs itself alone, and not those whose voice it would have been the reference of.
+#[test]
+fn an_utterance_is_its_own_reference_where_the_other_cannot_be_read() {
+    let folder = TempDir::new().unwrap();
+    let mut corpus = corpus(folder.path(), 3);
+    for utterance in &mut corpus.0 {
+        utterance.speaker = Some("a".into());
+    }
+    let damaged = corpus.0[1].audio.clone();
+    let dataset = corpus.dataset(None, Bytes(0)).for_synthesis(Frames(9));
+    std::fs::write(damaged, b"no sound").unwrap();
+    for seed in 0..5 {
+        for index in [0, 2] {
+            let sample = dataset.load(index, Some(Key::new(seed))).unwrap();
+            assert!(!sample.reference.is_empty());
+        }
+        assert!(dataset.load(1, Some(Key::new(seed))).is_err());
+    }
+}
+
 #[test]
 fn errors_name_the_utterance() {
     let folder = TempDir::new().unwrap();

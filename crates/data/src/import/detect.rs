@@ -1,6 +1,6 @@
 //! Detects the layout of a corpus from file names, and from the first lines of files whose names several layouts share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::ImportError;
 use super::format::Format;
@@ -120,13 +120,17 @@ fn by_files(folder: &Path) -> Option<Format> {
         arrow |= has_extension(&file, ARROW);
     }
     // Audio with texts beside shards may be what they were made from, or what was unpacked. Audio without texts is no corpus.
-    let known = [
-        (audio && text, Format::Folder),
-        (shard, Format::WebDataset),
-        (table, Format::Parquet),
-        (arrow, Format::Arrow),
-    ];
+    let is_folder = audio && text && (!shard || has_pair(folder));
+    let known =
+        [(is_folder, Format::Folder), (shard, Format::WebDataset), (table, Format::Parquet), (arrow, Format::Arrow)];
     known.into_iter().find_map(|(is_there, format)| is_there.then_some(format))
+}
+
+/// Whether a sound anywhere below a folder has a text of its name beside it.
+fn has_pair(folder: &Path) -> bool {
+    let is_pair =
+        |file: PathBuf| is_audio(&file) && ["txt", "lab"].iter().any(|text| file.with_extension(text).is_file());
+    Walk::new(folder).filter_map(Result::ok).any(is_pair)
 }
 
 /// Returns the error for a path without a known layout.

@@ -57,7 +57,7 @@ mod unpack;
 use std::io;
 use std::path::Path;
 
-use plimsoll_core::regular_file_metadata;
+use plimsoll_core::{counted, regular_file_metadata};
 
 pub use error::ImportError;
 pub use format::Format;
@@ -85,6 +85,16 @@ pub(crate) fn read_lists(path: &Path, options: &ImportOptions) -> Result<Importe
         regular_file_metadata(path).map_err(|source| unreadable(path, source))?;
     }
     let format = options.format.or_else(|| Format::detect(path)).ok_or_else(|| detect::unknown(path))?;
+    if format == Format::Folder && options.format.is_none() && path.is_dir() {
+        let shards = shards::shards(path, shards::TAR).len();
+        if shards > 0 {
+            let count = counted(shards, "tar file");
+            let folder = path.display();
+            tracing::warn!(
+                "{folder} has sounds with texts, and {count} beside them, not read; --format webdataset reads those"
+            );
+        }
+    }
     // An index holds what is read without any option.
     let plain = ImportOptions { format: options.format, unpack: options.unpack.clone(), ..ImportOptions::default() };
     if format == Format::Manifest

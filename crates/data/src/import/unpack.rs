@@ -72,8 +72,9 @@ impl<'a> Unpacker<'a> {
     pub(super) fn new(folder: Option<&'a UnpackFolder>, shards: &[PathBuf]) -> Result<Self, ImportError> {
         let nothing = Self { folder, room: Mutex::default(), _lock: None };
         let Some(options) = folder else { return Ok(nothing) };
-        let packed: Vec<Packed> = shards.iter().filter_map(|shard| Packed::new(shard, options)).collect();
-        let Some(first) = shards.first().filter(|_| !packed.is_empty()) else { return Ok(nothing) };
+        let described = shards.iter().filter_map(|shard| Some((shard, Packed::new(shard, options)?)));
+        let (names, packed): (Vec<&PathBuf>, Vec<Packed>) = described.unzip();
+        let Some(first) = names.first() else { return Ok(nothing) };
         let failed = |source| not_unpacked(first, options, source);
         if options.path.exists() && !options.path.is_dir() {
             return Err(failed(io::Error::other("it is a file, and a folder is needed")));
@@ -253,7 +254,9 @@ fn is_shard(path: &Path) -> bool {
 }
 
 fn too_large(size: Bytes, limit: Bytes) -> io::Error {
-    io::Error::other(format!("with what other processes read it takes {size} or more, and the folder may hold {limit}"))
+    io::Error::other(format!(
+        "the folder would hold {size} or more, with what other processes read now, and may hold {limit}"
+    ))
 }
 
 fn not_unpacked(shard: &Path, folder: &UnpackFolder, source: io::Error) -> ImportError {

@@ -14,10 +14,10 @@ use super::format::Format;
 use super::json::Object;
 use super::lines::MAX_LINE_BYTES;
 use super::listing::OWN_ID;
-use super::shards::{TAR, shards, with_loss, without_extension};
+use super::shards::{TAR, has_extension, shards, with_loss, without_extension};
 use super::tar_members::TarMembers;
 use super::unpack::{Content, Unpacker};
-use super::walk::{ending, is_audio, preference};
+use super::walk::{Walk, ending, is_audio, preference};
 use crate::issue::{Issue, IssueKind, SourceLocation};
 use plimsoll_audio::AudioSource;
 
@@ -54,6 +54,11 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     let are_keys_shared = has_shared_keys(&read);
     let whole: Vec<usize> =
         read.iter().filter(|shard| shard.damage.is_none()).map(|shard| shard.drafts.len()).collect();
+    for other in other_compression(path) {
+        let problem = "its compression is not read; write it as `.tar` or `.tar.gz`";
+        let issue = with_loss(IssueKind::Unreadable(problem.into()), (&other, 0), &whole);
+        builder.add_issue(SourceLocation { file: other.clone(), line: None }, None, issue);
+    }
     let root = builder.root.clone();
     for Shard { file, content, drafts, damage } in read {
         let location = SourceLocation { file: file.clone(), line: None };
@@ -71,6 +76,13 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Lists the shards below a folder whose compression is not read.
+fn other_compression(path: &Path) -> Vec<PathBuf> {
+    let is_other = |file: &PathBuf| has_extension(file, &["tar.xz", "tar.zst", "tar.bz2", "tar.lz4", "txz", "tbz2"]);
+    let files = if path.is_dir() { Some(Walk::new(path)) } else { None };
+    files.into_iter().flatten().filter_map(Result::ok).filter(is_other).collect()
 }
 
 /// Whether shards have keys in common. Some programs count samples anew in every shard.

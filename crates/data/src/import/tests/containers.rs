@@ -142,6 +142,13 @@ fn a_stray_sound_hides_no_shards() {
     let bytes = fs::read(folder().join("text.tar")).unwrap();
     let folder = write(&[("a.tar", &bytes), ("stray.wav", b"x")]);
     assert_eq!(Manifest::read(folder.path()).unwrap().utterances.len(), 5);
+    let folder = write(&[("a.tar", &bytes), ("stray.wav", b"x"), ("notes.txt", b"x")]);
+    assert_eq!(Manifest::read(folder.path()).unwrap().utterances.len(), 5);
+    // A shard that cannot be read counts as what it would have had.
+    let folder = write(&[("a.tar", &bytes), ("b.tar.xz", b"x")]);
+    let manifest = Manifest::read(folder.path()).unwrap();
+    assert_eq!((manifest.utterances.len(), manifest.unusable_share()), (5, 0.5));
+    assert!(manifest.issues[0].to_string().contains("its compression is not read"), "{}", manifest.issues[0]);
     // A sound with its text is a corpus of its own, as one that was unpacked beside its shard.
     let folder = write(&[("a.tar", &bytes), ("known.wav", b"x"), ("known.txt", b"one")]);
     assert_eq!(Format::detect(folder.path()), Some(Format::Folder));
