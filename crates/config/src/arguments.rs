@@ -24,6 +24,9 @@ pub struct ConfigArgs {
     /// Corpus to train on: a folder or a list, in any layout that `data import` reads. Default: a built-in corpus.
     #[cfg_attr(any(feature = "clap", test), arg(long, visible_alias = "data", value_name = "PATH"))]
     pub manifest: Option<String>,
+    /// Begin with the weights of this run or exported model, and with its model, features and tokens.
+    #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "RUN"))]
+    pub from: Option<String>,
     /// Stop after this many passes over the data.
     #[cfg_attr(any(feature = "clap", test), arg(long, value_name = "N", allow_negative_numbers = true))]
     pub epochs: Option<String>,
@@ -104,6 +107,7 @@ impl ConfigArgs {
         vec![
             ("--task", "task", self.task.clone()),
             ("--manifest", "data.manifest", self.manifest.clone()),
+            ("--from", "training.from", self.from.clone()),
             ("--epochs", "training.epochs", self.epochs.clone()),
             ("--steps", "training.steps", self.steps.clone()),
             ("--batch-size", "data.batch_size", self.batch_size.clone()),

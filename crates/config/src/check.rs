@@ -55,8 +55,12 @@ fn nearest_word(setting: &Setting) -> Option<&'static str> {
 pub(super) fn duplicates(settings: &[Setting], issues: &mut Vec<ConfigIssue>) {
     for (index, setting) in settings.iter().enumerate() {
         let same = |other: &&Setting| {
-            other.key == setting.key && other.origin.layer() == setting.origin.layer() && other.value != setting.value
+            other.key == setting.key && person_layer(other) == person_layer(setting) && other.value != setting.value
         };
+        if person_layer(setting) == Layer::Default {
+            // A recipe replaces values of the built-in file.
+            continue;
+        }
         let first = settings[..index].iter().find(same);
         if let Some(first) = first.filter(|first| !matches!(first.origin, ValueOrigin::Flag(_))) {
             let kind = IssueKind::Duplicate { key: setting.key.name, first: first.origin.to_string() };
@@ -72,10 +76,10 @@ pub(super) fn duplicates(settings: &[Setting], issues: &mut Vec<ConfigIssue>) {
 pub(super) fn exclusive_keys(settings: &mut Vec<Setting>, issues: &mut Vec<ConfigIssue>) -> InvalidKeys {
     let mut invalid = InvalidKeys::new();
     for (key, other) in EXCLUSIVE {
-        let layer = |name| settings.iter().filter(|s| sets(s, name)).map(|s| s.origin.layer()).max();
+        let layer = |name| settings.iter().filter(|s| sets(s, name)).map(person_layer).max();
         let (Some(one), Some(two)) = (layer(key), layer(other)) else { continue };
         let strongest = one.max(two);
-        settings.retain(|s| !(sets(s, key) || sets(s, other)) || s.origin.layer() == strongest);
+        settings.retain(|s| !(sets(s, key) || sets(s, other)) || person_layer(s) == strongest);
         if one == two {
             let origin = |name| settings.iter().rfind(|s| sets(s, name)).map_or(&ValueOrigin::Default, |s| &s.origin);
             let kind = IssueKind::Exclusive { key, other, other_origin: origin(other).to_string() };

@@ -17,7 +17,7 @@ use super::merge::merge;
 use super::names;
 use super::notes::{self, ConfigNote};
 use super::origin::{ConfigText, Provenance, ValueOrigin};
-use super::recipe::{ChosenValue, CorpusSize, Recipe};
+use super::recipe::{ChosenValue, Recipe};
 use super::schema::RunConfig;
 use super::setting::{RawSetting, RawValue, Setting};
 use super::tiers::{AUTO_FILE, Tier};
@@ -76,28 +76,36 @@ pub(super) fn load_with(
     layered(file, overrides, issues)
 }
 
-/// Loads the configuration of a run as [`load`] does. Where no file is named, and a recognizer is to learn from a
-/// person's own corpus, the file is the [`Recipe`] for this corpus, whose size `measure` returns.
+/// Loads the configuration of a run as [`load`] does, over the [`Recipe`] that `choose` returns for it. The recipe is weaker than
+/// a file that is named, and stronger than the built-in file of its task.
 ///
 /// # Errors
-/// As for [`load`], and if `measure` fails.
-pub fn load_for_corpus<E: From<ConfigError>>(
+/// As for [`load`], and if `choose` fails.
+pub fn load_with_recipe<E: From<ConfigError>>(
     args: &ConfigArgs,
     environment: impl Iterator<Item = (String, String)>,
     memory: &dyn Fn() -> Bytes,
-    measure: impl FnOnce(&RunConfig) -> Result<Option<CorpusSize>, E>,
+    choose: impl FnOnce(&Loaded) -> Result<Option<Recipe>, E>,
 ) -> Result<Loaded, E> {
     let environment: Vec<(String, String)> = environment.collect();
     let loaded = load(args, environment.iter().cloned(), memory)?;
-    if args.config.is_some() || loaded.config.task != Task::Asr {
-        return Ok(loaded);
-    }
-    let Some(size) = measure(&loaded.config)? else { return Ok(loaded) };
-    let recipe = Recipe::for_recognizer(&size);
+    let Some(recipe) = choose(&loaded)? else { return Ok(loaded) };
     let mut issues = Vec::new();
     let mut overrides = environment::read(environment.into_iter());
     overrides.extend(args.read(&mut issues));
-    let loaded = layered(file::of_recipe(&recipe)?, overrides, issues)?;
+    let (mut file, mut settings) = file::of_recipe(&recipe)?;
+    if recipe.task() != Task::Asr {
+        // The recipe has no values for training it.
+        let (_, built_in) = file::read(None, recipe.task(), &read_file)?;
+        settings.splice(0..0, built_in);
+    }
+    // `auto` chooses a model for the memory, and the recipe has one.
+    if let Some(path) = args.config.as_deref().filter(|path| *path != Path::new(AUTO_FILE)) {
+        let named = file::read(Some(path), recipe.task(), &read_file)?;
+        file = named.0;
+        settings.extend(named.1);
+    }
+    let loaded = layered((file, settings), overrides, issues)?;
     Ok(Loaded { recipe: Some(recipe), ..loaded })
 }
 
@@ -127,6 +135,15 @@ fn layered(
 }
 
 impl Loaded {
+    /// Returns whether a person set `key`: in a file that was named, in the environment or by a flag.
+    pub fn is_set(&self, key: &str) -> bool {
+        match self.provenance.origin(key) {
+            ValueOrigin::Default => false,
+            ValueOrigin::File(file, _) => !file::is_built_in(file),
+            _ => true,
+        }
+    }
+
     /// Lists the values of the [`recipe`](Self::recipe) that hold: nothing stronger replaced them.
     pub fn chosen(&self) -> Vec<ChosenValue> {
         let holds = |chosen: &&ChosenValue| match self.provenance.origin(chosen.key) {

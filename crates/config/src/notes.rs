@@ -1,6 +1,7 @@
 //! Notes about a configuration that loads, but may not do what its author thinks.
 
 use super::choices::{AttentionChoice, EncoderChoice, FamilyChoice, NormChoice, Task};
+use super::file::is_built_in;
 use super::key::Key;
 use super::keys::keys;
 use super::origin::{Provenance, ValueOrigin};
@@ -156,7 +157,12 @@ fn other_model(config: &RunConfig, provenance: &Provenance) -> Vec<ConfigNote> {
     let pointer = |name: &str| format!("/{}", name.replace('.', "/"));
     // The configuration in the folder of a run has all keys.
     let is_changed = |key: &&Key| own.pointer(&pointer(key.name)) != default.pointer(&pointer(key.name));
-    let is_given = |key: &&Key| *provenance.origin(key.name) != ValueOrigin::Default;
+    // What a recipe or a built-in file sets, no person asked for.
+    let is_given = |key: &&Key| match provenance.origin(key.name) {
+        ValueOrigin::Default => false,
+        ValueOrigin::File(file, _) => !is_built_in(file),
+        _ => true,
+    };
     let note = |key: &Key| {
         let beside = || if config.task == Task::Asr { idle_beside(key, config) } else { None };
         let reason = belongs_elsewhere(key, config).or_else(beside)?;

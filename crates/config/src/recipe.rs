@@ -1,8 +1,10 @@
-//! The recipe of a recognizer: the values of keys that follow from a corpus, each with its reason.
+//! Recipes: the values of keys that follow from a corpus, or from the model that a run begins with, each with its reason.
 
 use std::fmt::Write as _;
 
 use plimsoll_core::{Seconds, counted};
+
+use super::choices::Task;
 
 /// What the sizes of a corpus are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -11,6 +13,17 @@ pub struct CorpusSize {
     pub utterances: usize,
     /// Total duration of the utterances.
     pub seconds: Seconds,
+    /// Length that a person asks for; `None` if the recipe chooses it.
+    pub asked: Option<RunLength>,
+}
+
+/// Length of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RunLength {
+    /// Number of optimizer steps.
+    Steps(u64),
+    /// Number of passes over the corpus.
+    Passes(u32),
 }
 
 /// A value that a recipe chose for a key.
@@ -22,11 +35,16 @@ pub struct ChosenValue {
     pub value: String,
     /// Why this value was chosen.
     pub reason: String,
+    /// Whether the model that the run begins with decides it.
+    pub is_of_model: bool,
 }
 
-/// Values of keys for one corpus. Every layer above it overrides them: environment, flags.
+/// Values of keys for one corpus. Every layer above it overrides them: a file, environment, flags.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recipe(Vec<ChosenValue>);
+pub struct Recipe {
+    task: Task,
+    values: Vec<ChosenValue>,
+}
 
 /// Seconds of speech in a step. Half as many in twice the steps came to the same.
 const STEP_SECONDS: f64 = 30.0;
@@ -53,7 +71,7 @@ impl Recipe {
         let spoken = Seconds(size.seconds.0);
         let mut chosen = Vec::new();
         let mut choose = |key, value: &str, reason: String| {
-            chosen.push(ChosenValue { key, value: value.into(), reason });
+            chosen.push(ChosenValue { key, value: value.into(), reason, is_of_model: false });
         };
         let text = "capitals and punctuation cannot be heard; data.punctuation and data.lowercase change it";
         choose("data.lowercase", "true", text.into());
@@ -89,23 +107,47 @@ impl Recipe {
         choose("training.learning_rate", "3e-3", "a small model bears it".into());
         choose("training.warmup_steps", "300", "the rate rises in the first steps".into());
         choose("training.warmup_share", "0.1", "but not for longer than a tenth of the run".into());
-        let steps = (size.utterances as f64 * passes / batch).max(1.0);
+        let of_passes = |passes: f64| (size.utterances as f64 * passes / batch).max(1.0);
+        let steps = match size.asked {
+            Some(RunLength::Steps(steps)) => steps as f64,
+            Some(RunLength::Passes(asked)) => of_passes(asked.into()),
+            None => of_passes(passes),
+        };
         let interval = (steps / 10.0).clamp(20.0, 2000.0).round();
-        choose("training.validation_interval", &interval.to_string(), "about ten times in the run".into());
+        let often =
+            if interval < steps { "about ten times in the run" } else { "the run ends before, with a validation" };
+        choose("training.validation_interval", &interval.to_string(), often.into());
         choose("training.checkpoint_interval", &interval.to_string(), "with each validation".into());
         choose("training.log_interval", "50", "a line now and then".into());
-        Self(chosen)
+        Self { task: Task::Asr, values: chosen }
+    }
+
+    /// Makes the recipe of a run that goes on with a trained model of `task`: the values `of_model` that describe the model, and
+    /// those of training it for a corpus of this `size`.
+    pub fn for_trained_model(task: Task, of_model: Vec<ChosenValue>, size: &CorpusSize) -> Self {
+        let is_of_model = |key: &str| of_model.iter().any(|value| value.key == key) || key.starts_with("model.");
+        let mut values = match task {
+            Task::Asr => Self::for_recognizer(size).values,
+            Task::Tts | Task::Vocoder => Vec::new(),
+        };
+        values.retain(|value| !is_of_model(value.key) && !value.key.starts_with("features."));
+        Self { task, values: of_model.into_iter().chain(values).collect() }
+    }
+
+    /// Returns the task of the model.
+    pub(super) fn task(&self) -> Task {
+        self.task
     }
 
     /// Lists the chosen values.
     pub fn chosen(&self) -> &[ChosenValue] {
-        &self.0
+        &self.values
     }
 
     /// Writes the recipe as a configuration file.
     pub(super) fn to_toml(&self) -> String {
-        let mut text = "task = \"asr\"\n".to_string();
-        for ChosenValue { key, value, reason } in &self.0 {
+        let mut text = format!("task = \"{}\"\n", self.task);
+        for ChosenValue { key, value, reason, .. } in &self.values {
             writeln!(text, "{key} = {value} # {reason}").expect("a text can be written to");
         }
         text
@@ -121,20 +163,38 @@ mod tests {
         for (utterances, seconds) in
             [(0, 0.0), (2, 3.0), (300, 1100.0), (1700, 5800.0), (40_000, 360_000.0), (9, 20_000.0)]
         {
-            let size = CorpusSize { utterances, seconds: Seconds(seconds) };
+            let size = CorpusSize { utterances, seconds: Seconds(seconds), asked: None };
             let text = Recipe::for_recognizer(&size).to_toml();
             let args = crate::ConfigArgs::default();
-            let measure = |_: &crate::RunConfig| Ok::<_, crate::ConfigError>(Some(size));
-            let loaded = crate::load_for_corpus(&args, std::iter::empty(), &|| plimsoll_core::Bytes::gib(8), measure);
+            let choose = |_: &crate::Loaded| Ok::<_, crate::ConfigError>(Some(Recipe::for_recognizer(&size)));
+            let loaded = crate::load_with_recipe(&args, std::iter::empty(), &|| plimsoll_core::Bytes::gib(8), choose);
             let loaded = loaded.unwrap_or_else(|error| panic!("{utterances}: {error:?}\n{text}"));
             assert_eq!(loaded.chosen(), loaded.recipe.unwrap().chosen());
         }
     }
 
+    /// A run that a person makes shorter or longer is validated as often.
+    #[test]
+    fn validations_follow_the_length_that_is_asked_for() {
+        let interval = |asked| {
+            let size = CorpusSize { utterances: 600, seconds: Seconds(1800.0), asked };
+            let recipe = Recipe::for_recognizer(&size);
+            let chosen = recipe.chosen().iter().find(|chosen| chosen.key == "training.validation_interval").unwrap();
+            (chosen.value.parse::<u64>().unwrap(), chosen.reason.clone())
+        };
+        // Batches of ten.
+        assert_eq!(interval(None).0, 264);
+        assert_eq!(interval(Some(RunLength::Steps(4000))).0, 400);
+        assert_eq!(interval(Some(RunLength::Passes(10))).0, 60);
+        let (steps, reason) = interval(Some(RunLength::Steps(15)));
+        assert!(steps == 20 && reason.starts_with("the run ends before"), "{reason}");
+    }
+
     #[test]
     fn more_hours_are_read_fewer_times_but_longer() {
         let read = |hours: f64| {
-            let size = CorpusSize { utterances: (hours * 1000.0) as usize, seconds: Seconds(hours * 3600.0) };
+            let utterances = (hours * 1000.0) as usize;
+            let size = CorpusSize { utterances, seconds: Seconds(hours * 3600.0), asked: None };
             let recipe = Recipe::for_recognizer(&size);
             let of =
                 |key| recipe.chosen().iter().find(|chosen| chosen.key == key).unwrap().value.parse::<f64>().unwrap();

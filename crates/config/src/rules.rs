@@ -62,7 +62,7 @@ fn invalid_name(config: &RunConfig) -> Option<String> {
 
 fn width_not_divisible_by_heads(config: &RunConfig) -> Option<String> {
     let (width, heads) = (config.model.d_model, config.model.attention_heads);
-    (!width.is_multiple_of(heads)).then(|| {
+    (has_heads(config) && !width.is_multiple_of(heads)).then(|| {
         format!("`model.d_model` is {width}, expected a multiple of `model.attention_heads`, which is {heads}")
     })
 }
@@ -75,6 +75,11 @@ fn part_width_invalid(config: &RunConfig, part: &str, width: Option<u32>, heads:
     (has_attention_over_text(config) && !(width.is_multiple_of(heads) && width.is_multiple_of(2))).then(|| {
         format!("`model.{part}_dim` is {width}, expected an even number and a multiple of its attention heads, which are {heads}")
     })
+}
+
+/// Returns whether `model.d_model` is divided into attention heads: by a recognizer, or by an autoregressive synthesizer.
+fn has_heads(config: &RunConfig) -> bool {
+    config.task == Task::Asr || has_attention_over_text(config)
 }
 
 /// Returns whether the model is an autoregressive synthesizer. One of the parallel family has no attention.
@@ -154,7 +159,8 @@ fn width_odd(config: &RunConfig) -> Option<String> {
              expected an even width for `model.positions` = \"rotary\""
         ));
     }
-    (!model.d_model.is_multiple_of(2)).then(|| format!("`model.d_model` is {}, expected an even number", model.d_model))
+    (has_heads(config) && !model.d_model.is_multiple_of(2))
+        .then(|| format!("`model.d_model` is {}, expected an even number", model.d_model))
 }
 
 fn width_not_divisible_by_groups(config: &RunConfig) -> Option<String> {

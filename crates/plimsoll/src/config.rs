@@ -6,9 +6,8 @@ mod tests;
 use clap::Subcommand;
 use plimsoll_config::{ConfigArgs, ConfigSources, Loaded, sources, to_json, to_toml};
 use plimsoll_core::counted;
-use plimsoll_recipes::Failure;
 use plimsoll_recipes::families;
-use plimsoll_recipes::load;
+use plimsoll_recipes::{Failure, load_run};
 
 /// The subcommands of `plimsoll config`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -43,9 +42,9 @@ impl ConfigCommand {
     /// If the configuration cannot be loaded.
     pub(crate) fn run(self, environment: impl Iterator<Item = (String, String)>) -> Result<String, Failure> {
         Ok(match self {
-            Self::Print { json: true, config } => to_json(&load(&config, environment)?),
-            Self::Print { json: false, config } => to_toml(&load(&config, environment)?),
-            Self::Validate { config } => summary(&config, &load(&config, environment)?),
+            Self::Print { json: true, config } => to_json(&load_run(&config, environment)?),
+            Self::Print { json: false, config } => to_toml(&load_run(&config, environment)?),
+            Self::Validate { config } => summary(&config, &load_run(&config, environment)?),
             Self::Path { config } => list_sources(&sources(&config, environment)),
         })
     }

@@ -13,7 +13,7 @@ use plimsoll_core::{Bytes, Seconds, counted};
 use plimsoll_recipes::corpus;
 use plimsoll_recipes::data;
 use plimsoll_recipes::families::{self, FamilyModel, ModelPlan, family};
-use plimsoll_recipes::{Failure, FailureExt, features, load_run, with_model};
+use plimsoll_recipes::{Failure, FailureExt, base_tokenizer, features, load_run, with_model};
 use plimsoll_tape::{NamedVisitor, count, on_capture_device, walk};
 use serde_json::{Value, json};
 
@@ -68,6 +68,9 @@ fn vocabulary(config: &RunConfig) -> Result<usize, Failure> {
     }
     if !family(config).reads_text() {
         return Ok(0);
+    }
+    if let (None, Some(known)) = (&config.data.manifest, base_tokenizer(config)?) {
+        return Ok(known.size());
     }
     if config.data.manifest.is_none() && !corpus::exists(&config.data) {
         let message = "the vocabulary size is unknown: there is no corpus to derive it from";

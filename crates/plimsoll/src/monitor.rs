@@ -186,7 +186,8 @@ fn watched_folder(args: &MonitorArgs) -> Result<Option<PathBuf>, Failure> {
         load(&args.config, environment())?;
     }
     // A run may begin later, and a file is none.
-    if let Some(folder) = folder.as_deref().filter(|folder| folder.is_file() || args.once && !folder.is_dir()) {
+    let is_none = |folder: &Path| !folder.join("metrics.jsonl").is_file() && RunLock::holder(folder).is_none();
+    if let Some(folder) = folder.as_deref().filter(|folder| folder.is_file() || args.once && is_none(folder)) {
         let named = args.run.named().unwrap_or(folder);
         return Err(Failure::no_run(named, &load(&args.config, environment())?.config.runs_dir));
     }

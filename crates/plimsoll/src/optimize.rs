@@ -14,10 +14,9 @@ use plimsoll_config::{AUTO_FILE, ConfigArgs, Key, Layer, Loaded, RunConfig, keys
 use plimsoll_core::{CountingAllocator, read_text_file};
 use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable};
 use plimsoll_recipes::demand::DemandBuilder;
-use plimsoll_recipes::load;
 use plimsoll_recipes::memory_plan::Shares;
 use plimsoll_recipes::target::{Target, targets};
-use plimsoll_recipes::{Failure, FailureExt, with_model};
+use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
 
 use crate::environment;
 use crate::output::{ForceFlag, OutputFile};
@@ -48,7 +47,7 @@ pub(crate) fn optimize(args: &OptimizeArgs, meter: &'static CountingAllocator) -
     let file = args.config.config.as_deref().filter(|path| *path != Path::new(AUTO_FILE));
     // Before the configuration is loaded: YAML would load, and cannot be changed.
     let text = file.map(read_toml).transpose()?;
-    let loaded = load(&args.config, environment())?;
+    let loaded = load_run(&args.config, environment())?;
     let (text, set) = match text {
         Some(text) => (text, set_by_flags(&loaded)),
         // The built-in one, or a shipped one, with what flags set.

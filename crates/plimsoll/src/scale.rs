@@ -155,6 +155,9 @@ impl RunFacts {
 
 /// Returns the median step of a run, as its record has it.
 fn measured_step(run: &Path) -> Result<(Step, RunFacts), Failure> {
+    if !run.join("metrics.jsonl").is_file() {
+        return Err(Failure::no_run(run, &plimsoll_config::runs_folder()));
+    }
     let records = read_records(&run.join("metrics.jsonl")).invalid()?;
     let steps = records.into_iter().filter_map(|record| match record.event {
         Event::Step(step) if !step.times.is_empty() => Some(step),

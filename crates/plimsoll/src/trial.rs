@@ -1,13 +1,13 @@
 //! What the commands that train for a trial share: their configuration, and their progress bar.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_config::invocation::command;
 use plimsoll_config::{ConfigArgs, Loaded};
 use plimsoll_recipes::load;
-use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run_in};
+use plimsoll_recipes::training::{RunDisplay, Totals, config_path, named_run, named_run_in};
 use plimsoll_recipes::{Failure, load_run};
 use plimsoll_train::Event;
 
@@ -70,8 +70,17 @@ impl TrialConfigArgs {
 
 /// Loads the configuration of `flags` for a trial, which has no name: that of a run belongs to the run.
 pub(crate) fn load_trial(flags: &ConfigArgs) -> Result<Loaded, Failure> {
-    let mut loaded = load_run(flags, environment())?;
+    let is_of_run = |file: &Path| {
+        file.file_name().is_some_and(|name| name == "config.toml") && file.with_file_name("plan.toml").is_file()
+    };
+    let mut loaded = match flags.config.as_deref() {
+        // All that follows from the corpus, or from the model that the run began with, is written there.
+        Some(file) if is_of_run(file) => load(flags, environment())?,
+        _ => load_run(flags, environment())?,
+    };
     loaded.config.name = None;
+    // A trial takes as long with random weights, and the model that a run began with may be gone.
+    loaded.config.training.from.take_if(|from| !named_run(from).exists());
     Ok(loaded)
 }
 

@@ -151,7 +151,9 @@ pub(crate) fn prepare_as(
     let training = dataset(training, family(config).augment(config), training_cache)?;
     // Evaluation keeps the order of its data, and batches of similar lengths need little padding.
     let validation = dataset(validation.sorted_by_duration(), None, validation_cache)?;
-    report_unknown(&training, (&validation, &texts), &tokenizer, reporter);
+    if family(config).reads_text() {
+        report_unknown(&training, (&validation, &texts), &tokenizer, reporter);
+    }
     Ok(PreparedData {
         grid: mapping::batching(config).grid(&training.metas()),
         training: Arc::new(training),

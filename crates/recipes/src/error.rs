@@ -56,7 +56,9 @@ impl Failure {
     pub fn no_run(named: &Path, runs: &Path) -> Self {
         let message = format!("there is no run in {}, and none of that name in {}", named.display(), runs.display());
         let folders = std::fs::read_dir(runs).into_iter().flatten().flatten();
-        let names: Vec<String> = folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let is_run = |folder: &Path| ["config.toml", "model.json"].iter().any(|file| folder.join(file).is_file());
+        let name_of = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let names: Vec<String> = folders.filter(|entry| is_run(&entry.path())).map(name_of).collect();
         let wanted = named.file_name().unwrap_or_default().to_string_lossy();
         let near = nearest_word(&wanted, names.iter().map(String::as_str));
         let near = near.map_or_else(String::new, |near| format!("did you mean {near}? "));
@@ -115,7 +117,7 @@ impl<T, E: Error + Send + Sync + 'static> FailureExt<T> for Result<T, E> {
     fn invalid(self) -> Result<T, Failure> {
         if let Err(error) = &self
             && let Some(ModelError::NoModel { folder }) = (error as &dyn Error).downcast_ref()
-            && !folder.exists()
+            && !folder.is_dir()
         {
             return Err(Failure::no_run(folder, &runs_folder()));
         }

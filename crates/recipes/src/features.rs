@@ -1,6 +1,7 @@
 //! Maps a configuration to features, and to the lengths of recordings that models read in parts.
 
 use plimsoll_audio::LogMelConfig;
+use plimsoll_config::choices::FeaturePreset;
 use plimsoll_config::{FeaturesConfig, RunConfig};
 use plimsoll_core::Frames;
 
@@ -30,4 +31,25 @@ pub(crate) fn crop(config: &RunConfig) -> Frames {
     let samples = config.data.crop_seconds.0 * f64::from(features.sample_rate);
     let hops = (samples / features.hop_length as f64).round().max(1.0);
     Frames((hops * features.hop_length as f64) as u32)
+}
+
+/// Lists the keys of `[features]` that give `wanted`, with their values as TOML; `None` if no preset has its other settings.
+pub(crate) fn feature_keys(wanted: &LogMelConfig) -> Option<Vec<(&'static str, String)>> {
+    let numbers = |preset: FeaturePreset| FeaturesConfig {
+        preset,
+        sample_rate: Some(wanted.sample_rate),
+        n_fft: Some(wanted.n_fft as u32),
+        win_length: Some(wanted.win_length as u32),
+        hop_length: Some(wanted.hop_length as u32),
+        n_mels: Some(wanted.n_mels as u32),
+    };
+    let preset = FeaturePreset::ALL.iter().find(|preset| features(&numbers(**preset)) == *wanted)?;
+    Some(vec![
+        ("features.preset", format!("\"{preset}\"")),
+        ("features.sample_rate", wanted.sample_rate.to_string()),
+        ("features.n_fft", wanted.n_fft.to_string()),
+        ("features.win_length", wanted.win_length.to_string()),
+        ("features.hop_length", wanted.hop_length.to_string()),
+        ("features.n_mels", wanted.n_mels.to_string()),
+    ])
 }

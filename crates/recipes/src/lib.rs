@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod beginning;
 pub mod corpus;
 pub mod cuda_path;
 pub mod cutting;
@@ -21,6 +22,7 @@ pub mod mapping;
 mod memory;
 pub mod memory_plan;
 mod opening;
+mod parameters;
 pub mod plan;
 mod process_memory;
 pub mod processes;
@@ -28,10 +30,12 @@ pub mod reader;
 mod recipe;
 pub mod reporter;
 mod resolve;
+mod run_names;
 pub mod target;
 pub mod texts;
 pub mod training;
 
+pub use beginning::{Begun, base_tokenizer};
 pub use error::{Failure, FailureExt, FailureKind};
 pub use features::features;
 pub use recipe::{load, load_rules, load_run};

@@ -9,6 +9,7 @@ use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, cou
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
+use crate::beginning::Begun;
 use crate::families::{ModelPlan, family};
 use crate::memory_plan::MemoryPlan;
 
@@ -54,6 +55,9 @@ pub struct RunPlan {
     /// Values that were chosen for the corpus, because they were not set.
     #[serde(skip)]
     pub recipe: Vec<ChosenValue>,
+    /// Model that the run begins with, and what is taken of it; `None` if it begins at random, or goes on from a checkpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begins: Option<Begun>,
     /// Configuration that the plan was made from.
     pub config: RunConfig,
 }
@@ -274,6 +278,14 @@ impl RunPlan {
 }
 
 impl RunPlan {
+    /// Returns the number of parameters, in words, and of those that are trained if some are frozen.
+    fn size(&self) -> String {
+        match self.config.training.freeze.is_empty() {
+            true => format!("{} parameters", self.parameters),
+            false => format!("{} parameters, {} of them trained", self.model.parameters(), self.parameters),
+        }
+    }
+
     /// Returns the number of utterances of each validation; `None` if it has all that are held out.
     fn validated(&self) -> Option<usize> {
         let has_all = family(&self.config).validates_all() || self.data.validation_utterances <= VALIDATION_UTTERANCES;
@@ -304,10 +316,13 @@ impl fmt::Display for RunPlan {
                     self.validated().map_or_else(String::new, |count| format!(", {count} of them in each validation"))
                 ),
             ),
-            ("model", format!("{}, {} parameters", model, self.parameters)),
+            ("model", format!("{model}, {}", self.size())),
             ("batch", format!("{batch} a step, {}, {}", self.at_once(), counted(data.padded_shapes, "padded shape"))),
             ("ends", self.end()),
         ];
+        if let Some(begins) = &self.begins {
+            lines.insert(3, ("begins", format!("as {begins}")));
+        }
         if training.replicas > 1 {
             lines.push(("together", format!("{} replicas, each with its part of every batch", training.replicas)));
         }
@@ -324,7 +339,15 @@ impl fmt::Display for RunPlan {
         if !self.recipe.is_empty() {
             writeln!(f, "Chosen for this corpus; a flag or a configuration file sets any of it")?;
         }
-        for ChosenValue { key, value, reason } in &self.recipe {
+        let of_model = self.recipe.iter().filter(|chosen| chosen.is_of_model).count();
+        if of_model > 0 {
+            writeln!(
+                f,
+                "  {} of [model], [features] and [data] follow the model that it begins with",
+                counted(of_model, "key")
+            )?;
+        }
+        for ChosenValue { key, value, reason, .. } in self.recipe.iter().filter(|chosen| !chosen.is_of_model) {
             writeln!(f, "  {:<36} {reason}", format!("{key} = {value}"))?;
         }
         Ok(())

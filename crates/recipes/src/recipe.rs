@@ -2,8 +2,10 @@
 
 use plimsoll_core::Seconds;
 
-use plimsoll_config::{ConfigArgs, ConfigError, CorpusSize, Loaded, RunConfig, load_for_corpus};
+use plimsoll_config::choices::Task;
+use plimsoll_config::{ConfigArgs, ConfigError, CorpusSize, Loaded, Recipe, RunConfig, RunLength, load_with_recipe};
 
+use crate::beginning;
 use crate::error::Failure;
 use crate::machine;
 use crate::texts::read_manifest;
@@ -23,10 +25,32 @@ pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String
 /// # Errors
 /// If the configuration is wrong.
 pub fn load_run(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, Failure> {
-    load_for_corpus(args, environment, &machine::memory, |config| {
-        let Some(path) = &config.data.manifest else { return Ok(None) };
+    let measure = |config: &RunConfig| {
+        let path = config.data.manifest.as_ref()?;
         // The run reads it again, and reports what is wrong in its own order.
-        Ok(read_manifest(path, &config.data).ok().map(|manifest| size(&manifest.utterances, config)))
+        read_manifest(path, &config.data).ok().map(|manifest| size(&manifest.utterances, config))
+    };
+    load_chosen(args, environment, measure)
+}
+
+/// Loads the configuration of a run: over the model that it begins with, or else over what its corpus chooses.
+fn load_chosen(
+    args: &ConfigArgs,
+    environment: impl Iterator<Item = (String, String)>,
+    measure: impl Fn(&RunConfig) -> Option<CorpusSize>,
+) -> Result<Loaded, Failure> {
+    load_with_recipe(args, environment, &machine::memory, |loaded| {
+        let config = &loaded.config;
+        let training = &config.training;
+        let passes = training.epochs.filter(|_| loaded.is_set("training.epochs")).map(RunLength::Passes);
+        let asked = training.steps.filter(|_| loaded.is_set("training.steps")).map(RunLength::Steps).or(passes);
+        let task = Some(config.task).filter(|_| loaded.is_set("task"));
+        let measured = || measure(config).map(|size| CorpusSize { asked, ..size });
+        match beginning::base_folder(config)? {
+            Some(folder) => Ok(Some(beginning::recipe(&folder, &measured().unwrap_or_default(), task)?)),
+            None if args.config.is_some() || config.task != Task::Asr => Ok(None),
+            None => Ok(measured().map(|size| Recipe::for_recognizer(&size))),
+        }
     })
 }
 
@@ -36,15 +60,16 @@ pub fn load_run(args: &ConfigArgs, environment: impl Iterator<Item = (String, St
 /// # Errors
 /// If the configuration is wrong.
 pub fn load_rules(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, Failure> {
-    load_for_corpus(args, environment, &machine::memory, |_| Ok(Some(CorpusSize::default())))
+    load_chosen(args, environment, |_| Some(CorpusSize::default()))
 }
 
 /// Measures the utterances that are no longer than a run takes.
 fn size(utterances: &plimsoll_data::utterances::Utterances, config: &RunConfig) -> CorpusSize {
     let durations = (0..utterances.len()).map(|index| utterances.duration(index));
     let usable = durations.filter(|duration| *duration <= config.data.max_seconds);
-    usable.fold(CorpusSize::default(), |CorpusSize { utterances, seconds }, duration| CorpusSize {
-        utterances: utterances + 1,
-        seconds: Seconds(seconds.0 + duration.0),
+    usable.fold(CorpusSize::default(), |size, duration| CorpusSize {
+        utterances: size.utterances + 1,
+        seconds: Seconds(size.seconds.0 + duration.0),
+        ..size
     })
 }

@@ -12,6 +12,7 @@ use plimsoll_tape::{count, freeze, on_capture_device};
 use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
 use rayon::prelude::*;
 
+use crate::beginning::{base_facts, begun};
 use crate::data::PreparedData;
 use crate::device::TrainingDevice;
 use crate::earlier::EarlierRun;
@@ -20,6 +21,7 @@ use crate::families::{self, ModelPlan, family};
 use crate::features::features;
 use crate::mapping;
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
+use crate::reporter::{Level, Reporter};
 use crate::target::Target;
 use crate::with_model;
 
@@ -72,6 +74,7 @@ pub(crate) fn resolve(
     device: &TrainingDevice,
     target: Option<&Target>,
     resumed: Option<Resumed<'_>>,
+    reporter: &dyn Reporter,
 ) -> Result<RunPlan, Failure> {
     let vocabulary = vocabulary(config, prepared.tokenizer.size())?;
     let bands = prepared.training.log_mel().n_mels();
@@ -80,13 +83,22 @@ pub(crate) fn resolve(
         // The weights of a resumed run were trained with its statistics.
         let (normalization, length_bounds) = match resumed.and_then(|resumed| resumed.earlier.statistics) {
             Some(statistics) => statistics,
-            None if prepared.has_audio => (prepared.mel_normalization()?, prepared.length_bounds()),
-            None => (MelNormalization::default(), prepared.length_bounds()),
+            None => (normalization(config, prepared)?, prepared.length_bounds()),
         };
         model = model.with_statistics(normalization, length_bounds);
     }
-    let parameters =
-        on_capture_device(|device| with_model!(&model, model => trained(model.init_unseeded(device), config)))?;
+    let (parameters, begins) = on_capture_device(|device| {
+        with_model!(&model, described => {
+            let module = described.init_unseeded(device);
+            let begins = match resumed {
+                Some(_) => None,
+                None => begun(&module, &model, &prepared.tokenizer, config)?,
+            };
+            Ok::<_, Failure>((trained(module, config)?, begins))
+        })
+    })?;
+    let (begins, doubts) = begins.unzip();
+    doubts.into_iter().flatten().for_each(|doubt| reporter.line(Level::Warning, &doubt));
     let data = data(config, prepared);
     let extra_steps = resumed.map_or(0, |resumed| resumed.extra_steps(data.batches_in_epoch));
     let training = training(config, &model, &data, (device, target), extra_steps)?;
@@ -103,6 +115,7 @@ pub(crate) fn resolve(
         memory: None,
         features: features(&config.features),
         recipe: Vec::new(),
+        begins,
         config: config.clone(),
     })
 }
@@ -127,6 +140,15 @@ pub(crate) fn vocabulary(config: &RunConfig, needed: usize) -> Result<usize, Fai
             let message = format!("`model.vocabulary` is {wanted}, and the training texts need {needed}");
             Err(Failure::invalid(message, format!("write `--set model.vocabulary={needed}`, or leave it out")))
         }
+    }
+}
+
+/// Returns the normalization of log-mels for a new model: that of the model that the run begins with, or else that of its data.
+fn normalization(config: &RunConfig, prepared: &PreparedData) -> Result<MelNormalization, Failure> {
+    match base_facts(config)?.and_then(|facts| facts.statistics) {
+        Some((known, _)) => Ok(known),
+        None if prepared.has_audio => prepared.mel_normalization(),
+        None => Ok(MelNormalization::default()),
     }
 }
 

@@ -12,6 +12,7 @@ use plimsoll_data::{ImportError, ImportOptions, Manifest, ManifestError};
 use plimsoll_monitor::doctor::user_cache;
 use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
 
+use crate::beginning::base_tokenizer;
 use crate::error::{Failure, FailureExt};
 use crate::families::family;
 
@@ -31,7 +32,7 @@ pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure
 /// Returns the folder for compressed shards; `None` if the system names no folder for caches.
 pub fn unpack_folder(data: &DataConfig) -> Option<UnpackFolder> {
     let of_user = || Some(user_cache(&|name| std::env::var_os(name))?.join("plimsoll/unpacked"));
-    let path = data.unpack_dir.clone().or_else(of_user)?;
+    let path = data.unpack_dir.clone().filter(|path| !path.as_os_str().is_empty()).or_else(of_user)?;
     Some(UnpackFolder { path, limit: data.unpack_size })
 }
 
@@ -133,12 +134,18 @@ pub fn normalizer_of(steps: &str) -> Result<Normalizer, Failure> {
 pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer, Failure> {
     let data = &config.data;
     let texts = || training.texts();
-    let tokenizer = match (&data.tokenizer_file, data.tokenizer) {
-        (Some(path), _) => Tokenizer::from_file(path).invalid()?,
-        (None, TokenizerChoice::Characters) => Tokenizer::characters(texts()),
-        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
+    let mut languages: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
+    let known = base_tokenizer(config)?;
+    let tokenizer = match (&data.tokenizer_file, data.tokenizer, &known) {
+        (Some(path), ..) => Tokenizer::from_file(path).invalid()?,
+        (None, TokenizerChoice::Bpe, _) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
+        (None, TokenizerChoice::Characters, Some(known)) => {
+            languages.extend(known.languages().iter().map(String::as_str));
+            let known = known.clone().with_numbers(numbers(data)?).with_normalizer(normalizer(data)?);
+            known.with_characters_of(texts())
+        }
+        (None, TokenizerChoice::Characters, None) => Tokenizer::characters(texts()),
     };
-    let languages: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
     let several = family(config).names_language() && languages.len() > 1;
     let tokenizer = if several { tokenizer.with_languages(languages.into_iter().map(String::from)) } else { tokenizer };
     Ok(tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?))

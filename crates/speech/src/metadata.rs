@@ -210,7 +210,9 @@ impl ModelFolder<'_> {
     /// [`ModelError::Checkpoint`] or [`ModelError::Weights`] when the file is missing or damaged.
     pub fn weights(self) -> Result<(Vec<NamedTensor>, Vec<String>), ModelError> {
         let (checkpoints, exported_weights) = (self.checkpoints(), self.exported_weights());
-        if !checkpoints.exists() && exported_weights.is_file() {
+        // An exported model names no run.
+        let is_exported = exported_weights.is_file() || self.value()?["run"].as_str().is_none_or(str::is_empty);
+        if !checkpoints.exists() && is_exported {
             return Ok((read_weights(&exported_weights)?, Vec::new()));
         }
         let (checkpoint, doubts) = self.checkpoint_store()?.best()?;
@@ -231,7 +233,9 @@ impl ModelFolder<'_> {
         let mut text = String::new();
         let read = open_regular_file(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         read.map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => ModelError::NoModel { folder: self.0.into() },
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                ModelError::NoModel { folder: self.0.into() }
+            }
             _ => ModelError::Io { path: path.clone(), source },
         })?;
         if text.len() as u64 > MAX_BYTES {

@@ -159,7 +159,7 @@ pub fn count<M: Module>(module: &M) -> u64 {
 /// Freezes each parameter whose name begins with one of `prefixes`: no gradient is computed for it, and its value
 /// stays.
 ///
-/// A prefix ends at the end of a field name: `encoder` is the whole encoder, and `encod` matches nothing.
+/// A prefix ends at the end of a field name: `encoder` is the whole encoder, as is `encoder.*`, and `encod` matches nothing.
 ///
 /// # Errors
 /// [`ParametersError::NoMatch`] with the first prefix that no parameter name has.
@@ -194,7 +194,8 @@ impl ModuleMapper for Freeze<'_> {
         let name = self.path.join(".");
         self.parts.extend(self.path.first().cloned());
         let matches = |prefix: &String| {
-            name.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            let prefix = prefix.strip_suffix(".*").unwrap_or(prefix);
+            name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         let mut is_frozen = false;
         for (prefix, used) in self.prefixes.iter().zip(&mut self.used) {
@@ -364,6 +365,7 @@ mod tests {
         assert_eq!(count(&frozen), 12);
         let loss = frozen.forward(Tensor::<2>::ones([2, 4], &Device::flex().autodiff())).sum();
         assert_eq!(crate::backward(loss, &frozen).len(), 1);
+        assert_eq!(count(&freeze(layer(4), &["bias.*".into()]).unwrap()), 12);
         let error = freeze(layer(4), &["weight".into(), "weigh".into()]).unwrap_err().to_string();
         let expected = "no parameter of this model has a name that begins with `weigh`: its parts are `bias`, `weight`";
         assert_eq!(error, expected);

@@ -22,6 +22,9 @@ use crate::normalize::{Case, normalize, normalized};
 use crate::normalizer::Normalizer;
 use crate::numbers::Numbers;
 
+/// Marks that are never inside of a word or a number.
+const SENTENCE_MARKS: &str = "?!;,:…¿¡";
+
 /// Largest vocabulary file, in bytes. Those of large models have some megabytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
@@ -114,6 +117,37 @@ impl Tokenizer {
             serde_json::from_value(if foreign { json!({ "hugging_face": value }) } else { value })
         };
         read(&text).map_err(|source| TextError::Json { file: file.into(), source: short_error(source) })
+    }
+
+    /// Adds the characters of `texts` that the vocabulary does not have, behind those it has, so that ids stay. A vocabulary of
+    /// pieces stays as it is. The languages are those of before, with ids behind the new characters.
+    ///
+    /// ```
+    /// use plimsoll_text::Tokenizer;
+    ///
+    /// let tokenizer = Tokenizer::characters(["abc"]).with_characters_of(["bad"]);
+    /// assert_eq!(tokenizer.names()[4..], ["a", "b", "c", "d"]);
+    /// ```
+    #[must_use]
+    pub fn with_characters_of<T: AsRef<str>>(self, texts: impl IntoIterator<Item = T>) -> Self {
+        let Vocabulary::Characters(known) = &self.vocabulary else { return self };
+        let mut missing = BTreeSet::new();
+        for text in texts {
+            missing.extend(self.unknown_characters(text.as_ref()));
+        }
+        let characters = known.characters().iter().copied().chain(missing).collect();
+        let characters = CharTokenizer::new(characters).expect("no character that is missing is there");
+        let languages = self.languages.clone();
+        Self { vocabulary: Vocabulary::Characters(characters), ..self }.with_languages(languages)
+    }
+
+    /// Returns whether a token has a capital letter, and whether a token has a mark that stands between sentences or their parts,
+    /// and never inside of a word.
+    pub fn cased_and_punctuated(&self) -> (bool, bool) {
+        let texts = self.token_texts();
+        let mut characters = texts.iter().skip(CharTokenizer::RESERVED as usize).flat_map(|text| text.chars());
+        let is_cased = characters.clone().any(char::is_uppercase);
+        (is_cased, characters.any(|one| SENTENCE_MARKS.contains(one)))
     }
 
     /// Replaces the languages of the tokenizer by `languages`; their ids come after all other ids.

@@ -1,6 +1,7 @@
 //! Keys of `[training]`: limits, memory, optimizer, validation and checkpoints.
 
 use std::ops::Bound::{Excluded, Included};
+use std::path::PathBuf;
 
 use plimsoll_core::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,9 @@ use crate::kind::{Interval, Kind};
 section! {
     /// When to stop, how much memory to use, and how to optimize, validate and save.
     TrainingConfig, "training." {
+        /// Run, or folder of an exported model, whose weights a new run begins with. Model, features and tokens follow it unless
+        /// they are set. Default: random weights.
+        from: Option<PathBuf> = None, Kind::Path;
         /// Stop after this many passes over the data. `epochs`, `steps` and `max_time` are limits, and the first one
         /// reached ends the run. `epochs` or `steps` on the command line replace both of a file. Without any limit: 70 passes
         /// for `asr`, 200 for `tts`, 1000 for `vocoder`.
@@ -73,7 +77,8 @@ section! {
         early_stopping: Option<u32> = None, Kind::count(1);
         /// Decay of a running mean of the weights, such as 0.999. The mean is what is validated and saved. Default: no mean.
         ema_decay: Option<f64> = None, Kind::Number(Interval(Excluded(0.0), Excluded(1.0)));
-        /// Parts of the model that are not trained, as prefixes of parameter names; `plimsoll model info` lists the parts.
+        /// Parts of the model that are not trained, as prefixes of parameter names, such as `blocks.0` or `blocks.*`;
+        /// `plimsoll model info` lists the parts.
         freeze: Vec<String> = Vec::new(), Kind::Texts;
         /// Optimizer: `adamw`, `lion` (needs about a fifth of AdamW's learning rate) or `sgd`.
         optimizer: OptimizerChoice = OptimizerChoice::AdamW, Kind::OneOf(OptimizerChoice::NAMES);

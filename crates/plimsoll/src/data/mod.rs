@@ -245,10 +245,13 @@ pub(crate) fn accept(lost_share: f64, data: &DataConfig) -> Result<(), Failure> 
     if lost_share <= max_share {
         return Ok(());
     }
+    let percent = |share: f64, digits: usize| format!("{:.digits$}", share * 100.0);
+    // As many digits as tell the two apart.
+    let digits = (1..9).find(|&digits| percent(lost_share, digits) != percent(max_share, digits)).unwrap_or(9);
     let message = format!(
-        "{:.1} % of the utterances cannot be used, and a run accepts at most {:.1} %",
-        lost_share * 100.0,
-        max_share * 100.0
+        "{} % of the utterances cannot be used, and a run accepts at most {} %",
+        percent(lost_share, digits),
+        percent(max_share, digits)
     );
     Err(Failure::invalid(message, "correct the list, or accept more: --set data.unusable_share=SHARE"))
 }

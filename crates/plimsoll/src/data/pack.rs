@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use plimsoll_audio::LogMel;
 use plimsoll_core::counted;
-use plimsoll_data::Manifest;
 use plimsoll_data::dropped::Dropped;
 use plimsoll_data::pack::{PackFormat, PackOptions, pack};
-use plimsoll_recipes::{Failure, FailureExt, load_run};
+use plimsoll_data::{Limits, Manifest};
+use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
+use plimsoll_recipes::{Failure, FailureExt, features, load_run};
 use serde_json::json;
 
 use super::accept;
@@ -47,7 +49,14 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
         println!("{}: {utterances}, {} in {shards}", args.out.display(), packed.bytes);
         issues().for_each(|issue| println!("  left out: {issue}"));
     }
-    let mut dropped = Dropped::new(packed.utterances, &packed.issues, 0);
+    // Everything that can be read is packed; a run leaves out what its limits do not allow, too.
+    let log_mel = LogMel::new(&features(&config.features)).invalid()?;
+    let frames = CtcFrames::new(&config, &log_mel);
+    let count = |length| frames.count(length);
+    let tokenizer = ctc_tokenizer(&config, manifest.utterances.texts())?;
+    let selection = manifest.select(&Limits { tokenizer: tokenizer.as_ref(), ..limits(&config, &count) });
+    let mut dropped = selection.dropped();
+    dropped.add(&Dropped::new(packed.utterances, &packed.issues, 0));
     dropped.add(&manifest.dropped());
     accept(dropped.share(), &config.data)?;
     Ok(ExitCode::SUCCESS)

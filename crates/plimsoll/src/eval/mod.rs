@@ -163,7 +163,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     match args.json {
         true => {
-            let mut json = report.json(args.worst);
+            let mut json = chosen.with_missing(report.json(args.worst));
             if let (Some(other), Some(comparison)) = (&other, &comparison) {
                 json["other"] = other.json(args.worst);
                 json["comparison"] = serde_json::to_value(comparison).expect("numbers and texts are plain data");

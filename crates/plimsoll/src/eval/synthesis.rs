@@ -73,7 +73,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         table.write(table::table(&report.scored))?;
     }
     match args.json {
-        true => println!("{:#}", report.json(args.worst)),
+        true => println!("{:#}", chosen.with_missing(report.json(args.worst))),
         false => print!("{}", report.summary(args.worst)),
     }
     chosen.verdict(&report.skipped)

@@ -8,7 +8,7 @@ use plimsoll_config::invocation::command;
 use plimsoll_config::{ConfigArgs, DataConfig, RunConfig, variable_name};
 use plimsoll_core::{Skipped, counted};
 use plimsoll_data::Utterance;
-use plimsoll_data::dropped::{DropReason, Dropped};
+use plimsoll_data::dropped::Dropped;
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::data;
 use plimsoll_recipes::earlier::EarlierRun;
@@ -16,6 +16,7 @@ use plimsoll_recipes::load;
 use plimsoll_recipes::texts::read_manifest;
 use plimsoll_recipes::training::written_config;
 use plimsoll_text::Tokenizer;
+use serde_json::Value;
 
 use super::EvalArgs;
 use crate::data::accept;
@@ -46,9 +47,8 @@ impl Chosen {
         let config = configuration(ConfigArgs { config: written, set: args.set.clone(), ..ConfigArgs::default() })?;
         let mut chosen = match &args.manifest {
             Some(manifest) => {
-                if !has_config {
-                    let run = run.display();
-                    eprintln!("note: {run} has no config.toml, so texts are compared without lowercasing them");
+                if !has_config && tokenizer.is_some() {
+                    eprintln!("note: {} has no config.toml, so texts are taken as they are written", run.display());
                 }
                 listed(manifest, if has_config { config.data } else { of_no_run(config.data) }, tokenizer)?
             }
@@ -81,13 +81,16 @@ impl Chosen {
     /// Ends a command that printed its result: fails if more is missing than a run accepts. `skipped` are the utterances that could
     /// not be read.
     pub(super) fn verdict(&self, skipped: &[Skipped]) -> Result<ExitCode, Failure> {
-        let mut dropped = Dropped { kept: self.utterances.len() - skipped.len(), ..self.dropped.clone() };
-        if let Some(Skipped { name, reason }) = skipped.first() {
-            let first = format!("`{name}`: {reason}");
-            dropped.reasons.push(DropReason { name: "unreadable", count: skipped.len(), first, is_repetition: false });
-        }
-        accept(dropped.share(), &self.data)?;
+        // What was read is a sample of the list, if there is a limit.
+        let (listed, read) = (self.dropped.share(), skipped.len() as f64 / self.utterances.len().max(1) as f64);
+        accept(listed + (1.0 - listed) * read, &self.data)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Adds the number of utterances that the list has lost to the `result` of the evaluation.
+    pub(super) fn with_missing(&self, mut result: Value) -> Value {
+        result["missing"] = self.dropped.lost().into();
+        result
     }
 }
 

@@ -108,7 +108,7 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     chosen.refuse_if_none_is_read(&report.skipped)?;
     match args.json {
-        true => println!("{:#}", report.json()),
+        true => println!("{:#}", chosen.with_missing(report.json())),
         false => print!("{}", report.summary()),
     }
     chosen.verdict(&report.skipped)

@@ -7,6 +7,7 @@ use plimsoll_config::choices::Task;
 use plimsoll_config::{DeviceConfig, Loaded};
 use plimsoll_core::{Bytes, Choice, Precision, Remat, Seconds};
 use plimsoll_memory::{BackendRules, Demand, RunMemory, StateOption, StepMemory, operation_costs, trace};
+use plimsoll_recipes::load;
 
 use super::*;
 

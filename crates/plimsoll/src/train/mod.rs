@@ -16,7 +16,7 @@ use plimsoll_recipes::target::targets;
 use plimsoll_recipes::training::{
     DataChanged, NoDisplay, PlannedRun, Resume, TrainingOutcome, config_path, named_run, preview,
 };
-use plimsoll_recipes::{Failure, FailureExt, load_run};
+use plimsoll_recipes::{Failure, FailureExt, load, load_run};
 
 use crate::environment;
 use crate::print::go_on_without_output;
@@ -75,10 +75,15 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
     let processes = Processes::join()?;
     let resumed = args.resume.as_deref().map(named_run);
     let mut read = || {
-        if let Some(path) = &resumed {
-            args.config.config = Some(config_path(path)?);
+        let Some(path) = &resumed else { return load_run(&args.config, environment()) };
+        if let Some(from) = &args.config.from {
+            let message =
+                format!("--resume goes on with the weights of {}, and --from {from} names others", path.display());
+            return Err(Failure::invalid(message, "leave one of them out: --from begins a new run"));
         }
-        load_run(&args.config, environment())
+        args.config.config = Some(config_path(path)?);
+        // All that follows from the corpus, or from the model that the run began with, is written there.
+        Ok(load(&args.config, environment())?)
     };
     let loaded = processes.together(read());
     if !processes.is_first() {

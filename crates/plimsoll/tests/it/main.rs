@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod advising;
+mod beginning;
 #[path = "../../../monitor/tests/it/browser.rs"]
 mod browser;
 mod browsing;

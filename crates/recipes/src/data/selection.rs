@@ -136,9 +136,9 @@ pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64)
 ///
 /// # Errors
 /// If the file `data.tokenizer_file` cannot be read, or `data.bpe_size` is too small for the texts.
-pub fn ctc_tokenizer<'a>(
+pub fn ctc_tokenizer<T: AsRef<str>>(
     config: &RunConfig,
-    texts: impl IntoIterator<Item = &'a String>,
+    texts: impl IntoIterator<Item = T>,
 ) -> Result<Option<Tokenizer>, Failure> {
     let data = &config.data;
     match (&data.tokenizer_file, data.tokenizer) {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
 use plimsoll_config::choices::{FamilyChoice, Task};
 use plimsoll_core::counted;
@@ -12,9 +13,11 @@ use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, Synthesiz
 use serde_json::{Value, json};
 
 use super::ModelPlan;
-use super::family::{Family, FamilyModel, ModelFacts};
-use super::recognizer::length;
-use super::voice::{check_features, distance, facts, samples, samples_key, voice};
+use super::family::{Family, FamilyModel, ModelFacts, quoted};
+use super::recognizer::{length, length_keys};
+use super::voice::{
+    TOKEN_TABLE, check_features, distance, distance_word, facts, samples, samples_key, voice, voice_keys,
+};
 use crate::error::Failure;
 
 /// The family of autoregressive synthesizers.
@@ -25,8 +28,12 @@ impl Family for AutoregressiveFamily {
         SynthesizerConfig::KIND
     }
 
+    fn task(&self) -> Task {
+        Task::Tts
+    }
+
     fn trains(&self, config: &RunConfig) -> bool {
-        config.task == Task::Tts && config.model.family == FamilyChoice::Autoregressive
+        config.task == self.task() && config.model.family == FamilyChoice::Autoregressive
     }
 
     fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
@@ -50,7 +57,7 @@ impl Family for AutoregressiveFamily {
     }
 
     fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
-        facts::<SynthesizerConfig>(folder)
+        facts::<SynthesizerConfig>(folder, ModelPlan::Synthesizer)
     }
 }
 
@@ -79,6 +86,40 @@ impl FamilyModel for SynthesizerConfig {
 
     fn vocabulary(&self) -> usize {
         self.vocabulary
+    }
+
+    fn keys(&self, features: &LogMelConfig) -> Vec<(&'static str, String)> {
+        let number = |n: usize| n.to_string();
+        let LossConfig { distance, stop_weight, stop_positive, guide_weight, guide_sigma } = self.loss;
+        let mut keys = vec![
+            ("model.family", quoted(FamilyChoice::Autoregressive)),
+            ("model.d_model", number(self.text_dim)),
+            ("model.text_encoder_dim", number(self.text_dim)),
+            ("model.text_encoder_layers", number(self.text_layers)),
+            ("model.text_encoder_heads", number(self.text_heads)),
+            ("model.decoder_dim", number(self.decoder_dim)),
+            ("model.decoder_layers", number(self.decoder_layers)),
+            ("model.decoder_heads", number(self.decoder_heads)),
+            ("model.feed_forward_multiplier", number(self.feed_forward_multiplier)),
+            ("model.prenet_dim", number(self.prenet_dim)),
+            ("model.prenet_dropout", self.prenet_dropout.to_string()),
+            ("model.postnet_layers", number(self.postnet_layers)),
+            ("model.postnet_channels", number(self.postnet_channels)),
+            ("model.reduction_factor", number(self.reduction)),
+            ("model.dropout", self.dropout.to_string()),
+            ("model.mel_loss", distance_word(distance)),
+            ("model.stop_loss_weight", stop_weight.to_string()),
+            ("model.stop_positive_weight", stop_positive.to_string()),
+            ("model.guided_attention_weight", guide_weight.to_string()),
+            ("model.guided_attention_sigma", guide_sigma.to_string()),
+        ];
+        keys.extend(voice_keys(&self.voice, features));
+        keys.extend(length_keys(self.length));
+        keys
+    }
+
+    fn token_axis(&self, name: &str) -> Option<usize> {
+        name.ends_with(TOKEN_TABLE).then_some(0)
     }
 
     fn positions(&self, frames: u32) -> u32 {
@@ -144,7 +185,7 @@ fn synthesizer(config: &RunConfig, features: usize, vocabulary: usize) -> Synthe
         length: length(model),
         dropout: model.dropout,
         loss: LossConfig {
-            distance: distance(model),
+            distance: distance(model.mel_loss),
             stop_weight: model.stop_loss_weight,
             stop_positive: model.stop_positive_weight,
             guide_weight: model.guided_attention_weight,

@@ -1,9 +1,11 @@
 //! What a family of models decides about a run of it.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
+use plimsoll_config::choices::Task;
 use plimsoll_data::{Augment, Dataset};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_memory::Traceable;
@@ -24,8 +26,13 @@ pub trait Family: Sync {
     /// Returns the name of the family in `model.json`.
     fn kind(&self) -> &'static str;
 
+    /// Returns the task of its models.
+    fn task(&self) -> Task;
+
     /// Returns whether a run of `config` trains a model of this family.
-    fn trains(&self, config: &RunConfig) -> bool;
+    fn trains(&self, config: &RunConfig) -> bool {
+        config.task == self.task()
+    }
 
     /// Returns the model of `config` with `features` mel bands and `vocabulary` tokens. What comes from data has its default.
     fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan;
@@ -85,6 +92,11 @@ pub trait Family: Sync {
         None
     }
 
+    /// Returns what the names of parameters begin with in a run and not in an exported model.
+    fn exported_without(&self) -> &'static str {
+        ""
+    }
+
     /// Reads the facts of the model in `folder`.
     ///
     /// # Errors
@@ -95,6 +107,8 @@ pub trait Family: Sync {
 /// Facts of a trained model that another run, or an evaluation, keeps.
 #[derive(Clone, Debug)]
 pub struct ModelFacts {
+    /// The model itself.
+    pub model: ModelPlan,
     /// Identity of the run that trains it; `None` for an exported model.
     pub run: Option<String>,
     /// Its tokenizer; `None` if it reads no text.
@@ -103,8 +117,6 @@ pub struct ModelFacts {
     pub features: LogMelConfig,
     /// Statistics of its training data; `None` if it has none.
     pub statistics: Option<(MelNormalization, LengthBounds)>,
-    /// Its width, which is `model.d_model`; `None` if several keys give its widths.
-    pub width: Option<usize>,
 }
 
 /// The model of a family, as a configuration describes it: what planning asks of it.
@@ -126,6 +138,12 @@ pub trait FamilyModel: Traceable + Clone + Sync {
 
     /// Returns the number of tokens; 1 if the model reads no text.
     fn vocabulary(&self) -> usize;
+
+    /// Lists the keys of a configuration that make this model, with their values as TOML. `features` are its features.
+    fn keys(&self, features: &LogMelConfig) -> Vec<(&'static str, String)>;
+
+    /// Returns the axis of the parameter called `name` that has an entry for each token; `None` if it has none.
+    fn token_axis(&self, name: &str) -> Option<usize>;
 
     /// Returns the number of positions that are computed for `frames` feature frames.
     fn positions(&self, frames: u32) -> u32;
@@ -163,4 +181,14 @@ pub trait FamilyModel: Traceable + Clone + Sync {
     fn keeps_tables(&self) -> bool {
         false
     }
+}
+
+/// Returns a word as a value of TOML.
+pub(super) fn quoted(word: impl Display) -> String {
+    format!("\"{word}\"")
+}
+
+/// Returns the word of a key whose choices are mapped to parts of models, for the part that `is_part` accepts.
+pub(super) fn word_of<C: Copy + Default + Display>(choices: &[C], is_part: impl Fn(C) -> bool) -> String {
+    quoted(choices.iter().copied().find(|choice| is_part(*choice)).unwrap_or_default())
 }

@@ -10,6 +10,7 @@ mod voice;
 use std::fmt;
 use std::num::NonZeroU32;
 
+use plimsoll_audio::LogMelConfig;
 use plimsoll_config::{RunConfig, nearest_word};
 use plimsoll_core::Choice;
 use plimsoll_layers::LengthPolicy;
@@ -21,6 +22,7 @@ use plimsoll_tape::{count, on_capture_device};
 use serde::Serialize;
 
 use crate::error::{Failure, FailureExt};
+use crate::parameters::shapes_of;
 use autoregressive::AutoregressiveFamily;
 use parallel::ParallelFamily;
 use recognizer::RecognizerFamily;
@@ -71,6 +73,10 @@ pub fn family(config: &RunConfig) -> &'static dyn Family {
 pub fn family_of(folder: ModelFolder<'_>) -> Result<&'static dyn Family, Failure> {
     let kind = folder.kind().invalid()?;
     FAMILIES.into_iter().find(|family| family.kind() == kind).ok_or_else(|| {
+        if kind == "unknown" {
+            let message = format!("{} names no kind of model", folder.metadata_file().display());
+            return Failure::invalid(message, "copy the file back, or name the folder of a run or an exported model");
+        }
         let message =
             format!("{} holds a model of the kind `{kind}`, which this version does not have", folder.0.display());
         let near = match nearest_word(&kind, FAMILIES.map(Family::kind).into_iter()) {
@@ -105,6 +111,16 @@ impl ModelPlan {
         with_model!(self, model => model.size())
     }
 
+    /// Lists the keys of a configuration that make this model, with their values as TOML. `features` are its features.
+    pub(crate) fn keys(&self, features: &LogMelConfig) -> Vec<(&'static str, String)> {
+        with_model!(self, model => FamilyModel::keys(model, features))
+    }
+
+    /// Returns the axis of the parameter called `name` that has an entry for each token; `None` if it has none.
+    pub(crate) fn token_axis(&self, name: &str) -> Option<usize> {
+        with_model!(self, model => model.token_axis(name))
+    }
+
     /// Returns the maximum number of tokens of an utterance with `frames` feature frames.
     pub(crate) fn tokens_max(&self, frames: u32) -> u32 {
         with_model!(self, model => model.tokens_max(frames))
@@ -123,6 +139,11 @@ impl ModelPlan {
     /// Returns the limits on the length of synthesized speech; only those of a synthesizer have a meaning.
     pub(crate) fn length_bounds(&self) -> LengthBounds {
         with_model!(self, model => FamilyModel::length_bounds(model))
+    }
+
+    /// Lists the names and shapes of the parameters.
+    pub(crate) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        on_capture_device(|device| with_model!(self, model => shapes_of(&model.init_unseeded(device))))
     }
 
     /// Counts the parameters.

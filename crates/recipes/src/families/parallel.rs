@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
 use plimsoll_config::choices::{FamilyChoice, Task};
 use plimsoll_core::counted;
@@ -11,8 +12,10 @@ use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, Paral
 use serde_json::{Value, json};
 
 use super::ModelPlan;
-use super::family::{Family, FamilyModel, FrameCount, ModelFacts};
-use super::voice::{check_features, distance, facts, samples, samples_key, voice};
+use super::family::{Family, FamilyModel, FrameCount, ModelFacts, quoted};
+use super::voice::{
+    TOKEN_TABLE, check_features, distance, distance_word, facts, samples, samples_key, voice, voice_keys,
+};
 use crate::error::Failure;
 
 /// Tokens that a synthesizer adds to a text: its language and its end.
@@ -26,8 +29,12 @@ impl Family for ParallelFamily {
         ParallelConfig::KIND
     }
 
+    fn task(&self) -> Task {
+        Task::Tts
+    }
+
     fn trains(&self, config: &RunConfig) -> bool {
-        config.task == Task::Tts && config.model.family == FamilyChoice::Parallel
+        config.task == self.task() && config.model.family == FamilyChoice::Parallel
     }
 
     fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
@@ -55,7 +62,7 @@ impl Family for ParallelFamily {
     }
 
     fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
-        facts::<ParallelConfig>(folder)
+        facts::<ParallelConfig>(folder, ModelPlan::Parallel)
     }
 }
 
@@ -84,6 +91,32 @@ impl FamilyModel for ParallelConfig {
 
     fn vocabulary(&self) -> usize {
         self.vocabulary
+    }
+
+    fn keys(&self, features: &LogMelConfig) -> Vec<(&'static str, String)> {
+        let number = |n: usize| n.to_string();
+        let ParallelLossConfig { distance, prior_weight, duration_weight } = self.loss;
+        let mut keys = vec![
+            ("model.family", quoted(FamilyChoice::Parallel)),
+            ("model.d_model", number(self.text_dim)),
+            ("model.text_encoder_dim", number(self.text_dim)),
+            ("model.text_encoder_layers", number(self.text_layers)),
+            ("model.text_encoder_kernel", number(self.text_kernel)),
+            ("model.decoder_dim", number(self.decoder_dim)),
+            ("model.decoder_layers", number(self.decoder_layers)),
+            ("model.decoder_kernel", number(self.decoder_kernel)),
+            ("model.feed_forward_multiplier", number(self.feed_forward_multiplier)),
+            ("model.dropout", self.dropout.to_string()),
+            ("model.mel_loss", distance_word(distance)),
+            ("model.prior_loss_weight", prior_weight.to_string()),
+            ("model.duration_loss_weight", duration_weight.to_string()),
+        ];
+        keys.extend(voice_keys(&self.voice, features));
+        keys
+    }
+
+    fn token_axis(&self, name: &str) -> Option<usize> {
+        name.ends_with(TOKEN_TABLE).then_some(0)
     }
 
     fn positions(&self, frames: u32) -> u32 {
@@ -133,7 +166,7 @@ fn parallel(config: &RunConfig, features: usize, vocabulary: usize) -> ParallelC
         feed_forward_multiplier: model.feed_forward_multiplier as usize,
         dropout: model.dropout,
         loss: ParallelLossConfig {
-            distance: distance(model),
+            distance: distance(model.mel_loss),
             prior_weight: model.prior_loss_weight,
             duration_weight: model.duration_loss_weight,
         },

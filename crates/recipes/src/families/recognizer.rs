@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use plimsoll_audio::LogMelConfig;
 use plimsoll_config::choices::{AttentionChoice, DecoderNormChoice, EncoderChoice, NormChoice, PositionsChoice, Task};
 use plimsoll_config::{ModelConfig, RunConfig};
 use plimsoll_core::counted;
@@ -13,7 +14,7 @@ use plimsoll_speech::asr::{DecoderConfig, EncoderKind, RecognizerConfig, Recogni
 use serde_json::{Value, json};
 
 use super::ModelPlan;
-use super::family::{Family, FamilyModel, FrameCount, ModelFacts};
+use super::family::{Family, FamilyModel, FrameCount, ModelFacts, quoted, word_of};
 use crate::error::{Failure, FailureExt};
 
 /// The family of recognizers.
@@ -24,8 +25,8 @@ impl Family for RecognizerFamily {
         RecognizerConfig::KIND
     }
 
-    fn trains(&self, config: &RunConfig) -> bool {
-        config.task == Task::Asr
+    fn task(&self) -> Task {
+        Task::Asr
     }
 
     fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
@@ -69,12 +70,17 @@ impl Family for RecognizerFamily {
 
     fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
         let RecognizerMetadata { run, tokenizer, features, model, .. } = RecognizerMetadata::read(folder).invalid()?;
-        Ok(ModelFacts { run, tokenizer: Some(tokenizer), features, statistics: None, width: Some(model.d_model) })
+        let (model, tokenizer) = (ModelPlan::Recognizer(model), Some(tokenizer));
+        Ok(ModelFacts { model, run, tokenizer, features, statistics: None })
     }
 }
 
 impl FamilyModel for RecognizerConfig {
     fn summary(&self) -> String {
+        format!("{}, {}", self.size(), counted(self.vocabulary, "token"))
+    }
+
+    fn size(&self) -> String {
         let decoder = match &self.decoder {
             Some(decoder) => format!("CTC and a decoder of {}", counted(decoder.layers, "block")),
             None => "CTC".into(),
@@ -83,11 +89,7 @@ impl FamilyModel for RecognizerConfig {
             EncoderKind::Conformer => "Conformer",
             EncoderKind::Convolution => "convolutions",
         };
-        format!("{encoder} with {decoder}: {}, {}", self.size(), counted(self.vocabulary, "token"))
-    }
-
-    fn size(&self) -> String {
-        format!("{} of width {}", counted(self.layers, "block"), self.d_model)
+        format!("{encoder} with {decoder}: {} of width {}", counted(self.layers, "block"), self.d_model)
     }
 
     fn blocks(&self) -> u32 {
@@ -104,6 +106,46 @@ impl FamilyModel for RecognizerConfig {
 
     fn vocabulary(&self) -> usize {
         self.vocabulary
+    }
+
+    fn keys(&self, _: &LogMelConfig) -> Vec<(&'static str, String)> {
+        let number = |n: usize| n.to_string();
+        let groups = if let NormKind::Group(groups) = self.norm { groups as u32 } else { 1 };
+        let mut keys = vec![
+            ("model.d_model", number(self.d_model)),
+            ("model.encoder", word_of(EncoderChoice::ALL, |choice| encoder(choice) == self.encoder)),
+            ("model.encoder_layers", number(self.layers)),
+            ("model.attention_heads", number(self.heads)),
+            ("model.conv_kernel", number(self.kernel)),
+            ("model.feed_forward_multiplier", number(self.feed_forward_multiplier)),
+            ("model.subsampling", number(self.subsampling)),
+            ("model.subsampling_channels", number(self.subsampling_channels)),
+            ("model.positions", word_of(PositionsChoice::ALL, |choice| positions(choice) == self.positions)),
+            ("model.conv_norm", word_of(NormChoice::ALL, |choice| norm(choice, groups) == self.norm)),
+            ("model.scale_input", self.scale_input.to_string()),
+            ("model.dropout", self.dropout.to_string()),
+            ("model.decoder_layers", number(self.decoder.map_or(0, |decoder| decoder.layers))),
+        ];
+        if let NormKind::Group(groups) = self.norm {
+            keys.push(("model.conv_norm_groups", groups.to_string()));
+        }
+        if let Some(decoder) = self.decoder {
+            let norm = if decoder.norm_first { DecoderNormChoice::Pre } else { DecoderNormChoice::Post };
+            keys.push(("model.decoder_feed_forward_multiplier", number(decoder.feed_forward_multiplier)));
+            keys.push(("model.decoder_norm", quoted(norm)));
+            keys.push(("model.ctc_weight", decoder.ctc_weight.to_string()));
+            keys.push(("model.label_smoothing", decoder.label_smoothing.to_string()));
+        }
+        keys.extend(length_keys(self.length));
+        keys
+    }
+
+    fn token_axis(&self, name: &str) -> Option<usize> {
+        match name {
+            "output.weight" | "decoder.output.weight" => Some(1),
+            "output.bias" | "decoder.output.bias" | "decoder.embedding.weight" => Some(0),
+            _ => None,
+        }
     }
 
     fn positions(&self, frames: u32) -> u32 {
@@ -140,26 +182,15 @@ fn recognizer(config: &RunConfig, features: usize, vocabulary: usize) -> Recogni
         features,
         vocabulary,
         d_model: model.d_model as usize,
-        encoder: match model.encoder {
-            EncoderChoice::Conformer => EncoderKind::Conformer,
-            EncoderChoice::Convolution => EncoderKind::Convolution,
-        },
+        encoder: encoder(model.encoder),
         layers: model.encoder_layers as usize,
         heads: model.attention_heads as usize,
         kernel: model.conv_kernel as usize,
         feed_forward_multiplier: model.feed_forward_multiplier as usize,
         subsampling: model.subsampling as usize,
         subsampling_channels: model.subsampling_channels as usize,
-        positions: match model.positions {
-            PositionsChoice::Absolute => HeadPositions::Absolute,
-            PositionsChoice::Relative => HeadPositions::Relative,
-            PositionsChoice::Rotary => HeadPositions::Rotary,
-        },
-        norm: match model.conv_norm {
-            NormChoice::Layer => NormKind::Layer,
-            NormChoice::Group => NormKind::Group(model.conv_norm_groups as usize),
-            NormChoice::Batch => NormKind::Batch,
-        },
+        positions: positions(model.positions),
+        norm: norm(model.conv_norm, model.conv_norm_groups),
         scale_input: model.scale_input,
         length: length(model),
         dropout: model.dropout,
@@ -173,6 +204,29 @@ fn recognizer(config: &RunConfig, features: usize, vocabulary: usize) -> Recogni
     }
 }
 
+fn encoder(choice: EncoderChoice) -> EncoderKind {
+    match choice {
+        EncoderChoice::Conformer => EncoderKind::Conformer,
+        EncoderChoice::Convolution => EncoderKind::Convolution,
+    }
+}
+
+fn positions(choice: PositionsChoice) -> HeadPositions {
+    match choice {
+        PositionsChoice::Absolute => HeadPositions::Absolute,
+        PositionsChoice::Relative => HeadPositions::Relative,
+        PositionsChoice::Rotary => HeadPositions::Rotary,
+    }
+}
+
+fn norm(choice: NormChoice, groups: u32) -> NormKind {
+    match choice {
+        NormChoice::Layer => NormKind::Layer,
+        NormChoice::Group => NormKind::Group(groups as usize),
+        NormChoice::Batch => NormKind::Batch,
+    }
+}
+
 /// Returns the policy of attention for long utterances.
 pub(super) fn length(model: &ModelConfig) -> LengthPolicy {
     let number = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
@@ -180,5 +234,21 @@ pub(super) fn length(model: &ModelConfig) -> LengthPolicy {
         (AttentionChoice::Truncate, Some(most)) => LengthPolicy::Truncate(number(most)),
         (AttentionChoice::Chunked, _) => LengthPolicy::Chunked(number(model.attention_chunk)),
         (AttentionChoice::Auto | AttentionChoice::Exact | AttentionChoice::Truncate, _) => LengthPolicy::Exact,
+    }
+}
+
+/// Returns the keys of [`length`].
+pub(super) fn length_keys(policy: LengthPolicy) -> Vec<(&'static str, String)> {
+    let attention = "model.attention";
+    match policy {
+        LengthPolicy::Truncate(most) => {
+            let limit = ("model.max_attention_sequence_length", most.to_string());
+            vec![(attention, quoted(AttentionChoice::Truncate)), limit]
+        }
+        LengthPolicy::Chunked(chunk) => {
+            vec![(attention, quoted(AttentionChoice::Chunked)), ("model.attention_chunk", chunk.to_string())]
+        }
+        // What the planner may choose is no part of a model.
+        _ => Vec::new(),
     }
 }

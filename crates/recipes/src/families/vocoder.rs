@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
 use plimsoll_config::choices::Task;
 use plimsoll_core::counted;
@@ -26,8 +27,8 @@ impl Family for VocoderFamily {
         VocoderMetadata::KIND
     }
 
-    fn trains(&self, config: &RunConfig) -> bool {
-        config.task == Task::Vocoder
+    fn task(&self) -> Task {
+        Task::Vocoder
     }
 
     fn model(&self, config: &RunConfig, _: usize, _: usize) -> ModelPlan {
@@ -57,13 +58,18 @@ impl Family for VocoderFamily {
         Some(crop(config).0)
     }
 
+    fn exported_without(&self) -> &'static str {
+        // The discriminators are only there to train it.
+        "vocoder."
+    }
+
     fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
         let VocoderMetadata { model, run, .. } = VocoderMetadata::read(folder).invalid()?;
-        let VocoderConfig { features, mel_mean, mel_std, dim, .. } = model.vocoder;
+        let VocoderConfig { features, mel_mean, mel_std, .. } = model.vocoder.clone();
         let normalization = MelNormalization { mean: mel_mean as f32, std: mel_std as f32 };
         // It has no limits on lengths.
         let statistics = Some((normalization, LengthBounds::default()));
-        Ok(ModelFacts { run, tokenizer: None, features, statistics, width: Some(dim) })
+        Ok(ModelFacts { model: ModelPlan::Vocoder(model), run, tokenizer: None, features, statistics })
     }
 }
 
@@ -92,6 +98,28 @@ impl FamilyModel for VocoderTaskConfig {
 
     fn vocabulary(&self) -> usize {
         1
+    }
+
+    fn keys(&self, _: &LogMelConfig) -> Vec<(&'static str, String)> {
+        let number = |n: usize| n.to_string();
+        let VocoderLossConfig { mel, spectrum, adversarial, features } = self.loss;
+        let seconds = self.crop as f64 / f64::from(self.vocoder.features.sample_rate);
+        vec![
+            ("model.d_model", number(self.vocoder.dim)),
+            ("model.vocoder_layers", number(self.vocoder.layers)),
+            ("model.vocoder_kernel", number(self.vocoder.kernel)),
+            ("model.feed_forward_multiplier", number(self.vocoder.feed_forward_multiplier)),
+            ("model.discriminator_channels", number(self.discriminators.period_channels.first().copied().unwrap_or(1))),
+            ("model.mel_loss_weight", mel.to_string()),
+            ("model.spectrum_loss_weight", spectrum.to_string()),
+            ("model.adversarial_loss_weight", adversarial.to_string()),
+            ("model.feature_loss_weight", features.to_string()),
+            ("data.crop_seconds", seconds.to_string()),
+        ]
+    }
+
+    fn token_axis(&self, _: &str) -> Option<usize> {
+        None
     }
 
     fn positions(&self, frames: u32) -> u32 {

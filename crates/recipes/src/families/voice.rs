@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use plimsoll_audio::Vocoder;
+use plimsoll_audio::{LogMelConfig, Vocoder};
+use plimsoll_config::RunConfig;
 use plimsoll_config::choices::MelLossChoice;
-use plimsoll_config::{ModelConfig, RunConfig};
 use plimsoll_data::Dataset;
 use plimsoll_layers::Distance;
 use plimsoll_speech::ModelMetadata;
 use plimsoll_speech::tts::{SpeechConfig, VoiceConfig};
 
-use super::family::{FamilyModel, ModelFacts};
+use super::ModelPlan;
+use super::family::{ModelFacts, word_of};
 use crate::error::{Failure, FailureExt};
 use crate::features::{features, reference_frames};
 
@@ -36,10 +37,14 @@ pub(super) fn samples_key(config: &RunConfig) -> (&'static str, String) {
 }
 
 /// Reads the facts of the synthesizer in `folder`.
-pub(super) fn facts<C: SpeechConfig + FamilyModel>(folder: &Path) -> Result<ModelFacts, Failure> {
+pub(super) fn facts<C: SpeechConfig>(folder: &Path, plan: fn(C) -> ModelPlan) -> Result<ModelFacts, Failure> {
     let ModelMetadata { run, tokenizer, features, model, .. } = ModelMetadata::<C>::read(folder).invalid()?;
-    Ok(ModelFacts { run, tokenizer: Some(tokenizer), features, statistics: Some(model.statistics()), width: None })
+    let (tokenizer, statistics) = (Some(tokenizer), Some(model.statistics()));
+    Ok(ModelFacts { model: plan(model), run, tokenizer, features, statistics })
 }
+
+/// End of the name of the parameter with a row for each token.
+pub(super) const TOKEN_TABLE: &str = "embedding.weight";
 
 /// Maps `config` to the encoder of the voice of a synthesizer.
 pub(super) fn voice(config: &RunConfig) -> VoiceConfig {
@@ -55,9 +60,28 @@ pub(super) fn voice(config: &RunConfig) -> VoiceConfig {
     }
 }
 
+/// Returns the keys of [`voice`].
+pub(super) fn voice_keys(voice: &VoiceConfig, features: &LogMelConfig) -> Vec<(&'static str, String)> {
+    // Within the last frame, which is counted whole.
+    let frames = voice.reference_frames as f64 - 0.5;
+    let seconds = frames * features.hop_length as f64 / f64::from(features.sample_rate);
+    vec![
+        ("model.audio_encoder_layers", voice.layers.to_string()),
+        ("model.audio_encoder_dim", voice.channels.to_string()),
+        ("model.speaker_dim", voice.speaker_dim.to_string()),
+        ("model.style_tokens", voice.style_tokens.to_string()),
+        ("data.reference_seconds", seconds.to_string()),
+    ]
+}
+
+/// Returns the value of `model.mel_loss` for a distance.
+pub(super) fn distance_word(wanted: Distance) -> String {
+    word_of(MelLossChoice::ALL, |choice| distance(choice) == wanted)
+}
+
 /// Maps the distance of log-mels.
-pub(super) fn distance(model: &ModelConfig) -> Distance {
-    match model.mel_loss {
+pub(super) fn distance(choice: MelLossChoice) -> Distance {
+    match choice {
         MelLossChoice::L1 => Distance::L1,
         MelLossChoice::Huber => Distance::Huber,
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_config::invocation::command;
-use plimsoll_config::{Loaded, RunConfig, runs_folder, to_toml};
+use plimsoll_config::{Loaded, RunConfig, to_toml};
 use plimsoll_core::{Draft, PlanHeader, read_text_file, replace_file};
 use plimsoll_data::CorpusFingerprint;
 use plimsoll_monitor::{LockError, RunLock};
@@ -18,7 +18,8 @@ use serde::Serialize;
 
 use crate::earlier::UTTERANCES;
 use crate::error::{Failure, FailureExt};
-use crate::families::family;
+use crate::families::{self, ModelFacts, family};
+use crate::features::features;
 use crate::plan::RunPlan;
 
 /// Folder of a run, locked for this process. Its last part is the name of the run.
@@ -36,20 +37,6 @@ pub(super) const CONFIG: &str = "config.toml";
 /// Names of files that a process leaves that was killed before the configuration of its run was complete, besides drafts.
 const REMAINS: [&str; 2] = [".config.toml", ".lock"];
 
-/// Returns the folder of the run that a person named: the folder `named` if it is there, or else the run of that name in
-/// the folder of the runs. A folder of another kind, such as the corpus of the run, does not hide the run of its name.
-pub fn named_run(named: &Path) -> PathBuf {
-    named_run_in(named, &runs_folder())
-}
-
-/// Returns the folder of the run that a person named as [`named_run`] does, with `runs` as the folder of the runs.
-pub fn named_run_in(named: &Path, runs: &Path) -> PathBuf {
-    let by_name = runs.join(named);
-    let holds_model = |folder: &Path| [CONFIG, "model.json"].iter().any(|file| folder.join(file).is_file());
-    let is_other = named.exists() && !holds_model(named) && holds_model(&by_name);
-    if by_name.is_dir() && (!named.exists() || is_other) { by_name } else { named.into() }
-}
-
 /// Returns the path of the configuration in the folder of a run, for resuming the run.
 ///
 /// # Errors
@@ -59,7 +46,7 @@ pub fn config_path(folder: &Path) -> Result<PathBuf, Failure> {
         return Ok(path);
     }
     if !folder.exists() {
-        return Err(Failure::no_run(folder, &runs_folder()));
+        return Err(Failure::no_run(folder, &plimsoll_config::runs_folder()));
     }
     let message = format!("{} is no run that can be resumed: it has no config.toml", folder.display());
     Err(Failure::invalid(message, "`--resume` takes the folder of a run, such as runs/asr-1, or its name in `runs`"))
@@ -174,12 +161,23 @@ impl RunFolder {
         if !ModelFolder(&self.path).metadata_file().is_file() {
             return Ok(());
         }
-        let new = config.model.d_model;
-        let Some(width) = family(config).facts(&self.path)?.width.filter(|width| *width != new as usize) else {
+        let ModelFacts { model: began, features: of_run, .. } = family(config).facts(&self.path)?;
+        let new = families::model(config, began.features(), began.vocabulary());
+        if new.shapes() == began.shapes() {
             return Ok(());
+        }
+        let keys = new.keys(&features(&config.features));
+        let differs = |(key, value): &(&'static str, String)| {
+            let (_, other) = keys.iter().find(|(new, _)| new == key)?;
+            (value != other).then(|| format!("`{key}` {value}, and would go on with {other}"))
         };
-        let message = format!("the model of the run has `model.d_model` {width}, and would go on with {new}");
-        Err(Failure::invalid(message, "keep the sizes of the model, or begin a new run"))
+        let began = began.keys(&of_run);
+        let all: Vec<String> = began.iter().filter_map(differs).collect();
+        let message = format!("the model of the run has {}", all.join("; "));
+        Err(Failure::invalid(
+            message,
+            "keep the sizes of the model, or begin a new run: --from begins with these weights",
+        ))
     }
 
     /// Returns a guard that removes the folder with all files unless it is kept; `None` if the folder was there before.

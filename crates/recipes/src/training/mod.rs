@@ -34,6 +34,7 @@ use plimsoll_train::{
     RunState, StepError, TrainError, Trainer, preallocate_pages,
 };
 
+use crate::beginning::begin;
 use crate::data::PreparedData;
 use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
@@ -46,9 +47,10 @@ use resume::ResumedRun;
 use summary::{summary, write_report};
 use task::{Trainable, TrainingTask};
 
+pub use crate::run_names::{named_run, named_run_in};
 pub use evaluation::{evaluation, worst_of};
 use folder::RunDisk;
-pub use folder::{RunFolder, config_path, named_run, named_run_in, written_config};
+pub use folder::{RunFolder, config_path, written_config};
 pub use planning::{PlannedRun, preview};
 pub use prediction::StepPrediction;
 pub use record::{NoDisplay, RunDisplay, Totals};
@@ -302,7 +304,11 @@ impl RunContext<'_> {
                 Failure::invalid(reason, format!("another program may use the memory of the GPU: `{command}` names it"))
             })?;
         }
-        let model = freeze(task.model(&device, Key::new(self.plan.seed)), &training.freeze).invalid()?;
+        let mut model = task.model(&device, Key::new(self.plan.seed));
+        if self.resumed.is_none() {
+            model = begin(model, &self.plan.model, &self.prepared.tokenizer, &self.plan.config)?;
+        }
+        let model = freeze(model, &training.freeze).invalid()?;
         self.check_placement(&model, &device)?;
         // Each replica holds the budget on its own device.
         let own = TrainingDevice { device: device.clone().inner(), ..self.device.clone() };

@@ -167,8 +167,9 @@ pub fn preview(
     memory: &'static CountingAllocator,
     reporter: &dyn Reporter,
 ) -> Result<RunPlan, Failure> {
-    if resume.is_none() {
-        RunFolder::check_name(&loaded.config)?;
+    match resume {
+        Some(resume) => RunFolder::beside(resume.folder.into()).check_config(&loaded.config)?,
+        None => RunFolder::check_name(&loaded.config)?,
     }
     let place = Place::Dry(target, processes);
     Ok(planned(loaded, resume, place, memory, reporter)?.plan)
@@ -251,7 +252,7 @@ fn planned(
     let from =
         resumed.as_ref().map(|resumed| Resumed { earlier: &resumed.earlier, restarts_epoch: resumed.restarts_epoch });
     let target = named.or_else(|| target_for(config, &device));
-    let mut plan = resolve::resolve(config, &prepared, &device, target.as_ref(), from)?;
+    let mut plan = resolve::resolve(config, &prepared, &device, target.as_ref(), from, reporter)?;
     if let Some(warning) = plan.training.endless_warm_up() {
         reporter.line(Level::Warning, &warning);
     }

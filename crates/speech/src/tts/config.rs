@@ -61,7 +61,7 @@ pub struct SynthesizerConfig {
 
 impl ModelKind for SynthesizerConfig {
     const KIND: &'static str = "tts";
-    const NAME: &'static str = "a synthesizer";
+    const NAME: &'static str = "an autoregressive synthesizer";
 
     fn check(&self) -> Result<(), InvalidField> {
         inside("features", self.features, 1..=MAX_WIDTH)?;
