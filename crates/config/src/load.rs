@@ -94,8 +94,7 @@ pub fn load_with_recipe<E: From<ConfigError>>(
     let mut overrides = environment::read(environment.into_iter());
     overrides.extend(args.read(&mut issues));
     let (mut file, mut settings) = file::of_recipe(&recipe)?;
-    if recipe.task() != Task::Asr {
-        // The recipe has no values for training it.
+    if !recipe.is_whole() {
         let (_, built_in) = file::read(None, recipe.task(), &read_file)?;
         settings.splice(0..0, built_in);
     }

@@ -44,6 +44,8 @@ pub struct ChosenValue {
 pub struct Recipe {
     task: Task,
     values: Vec<ChosenValue>,
+    /// Whether it replaces the built-in file of its task, and does not only change it.
+    is_whole: bool,
 }
 
 /// Seconds of speech in a step. Half as many in twice the steps came to the same.
@@ -119,19 +121,23 @@ impl Recipe {
         choose("training.validation_interval", &interval.to_string(), often.into());
         choose("training.checkpoint_interval", &interval.to_string(), "with each validation".into());
         choose("training.log_interval", "50", "a line now and then".into());
-        Self { task: Task::Asr, values: chosen }
+        Self { task: Task::Asr, values: chosen, is_whole: true }
     }
 
     /// Makes the recipe of a run that goes on with a trained model of `task`: the values `of_model` that describe the model, and
-    /// those of training it for a corpus of this `size`.
-    pub fn for_trained_model(task: Task, of_model: Vec<ChosenValue>, size: &CorpusSize) -> Self {
+    /// those of training a recognizer for a corpus of this `size`. What it leaves open is that of the built-in file.
+    pub fn for_trained_model(task: Task, of_model: Vec<ChosenValue>, size: Option<&CorpusSize>) -> Self {
         let is_of_model = |key: &str| of_model.iter().any(|value| value.key == key) || key.starts_with("model.");
-        let mut values = match task {
-            Task::Asr => Self::for_recognizer(size).values,
-            Task::Tts | Task::Vocoder => Vec::new(),
-        };
+        let of_corpus = size.filter(|_| task == Task::Asr).map(Self::for_recognizer);
+        let is_whole = of_corpus.is_some();
+        let mut values = of_corpus.map_or_else(Vec::new, |recipe| recipe.values);
         values.retain(|value| !is_of_model(value.key) && !value.key.starts_with("features."));
-        Self { task, values: of_model.into_iter().chain(values).collect() }
+        Self { task, values: of_model.into_iter().chain(values).collect(), is_whole }
+    }
+
+    /// Returns whether the recipe replaces the built-in file of its task, and does not only change it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Returns the task of the model.

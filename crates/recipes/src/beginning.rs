@@ -92,12 +92,12 @@ pub(crate) fn base_facts(config: &RunConfig) -> Result<Option<ModelFacts>, Failu
     base_folder(config)?.map(|folder| family(config).facts(&folder)).transpose()
 }
 
-/// Returns the recipe of a run that begins with the model in `folder`, for a corpus of this `size`. `asked` is the task that a
-/// person asks for.
+/// Returns the recipe of a run that begins with the model in `folder`, for a corpus of this `size`, if it is a person's own. `asked`
+/// is the task that a person asks for.
 ///
 /// # Errors
 /// If the folder has no model that this version trains.
-pub(crate) fn recipe(folder: &Path, size: &CorpusSize, asked: Option<Task>) -> Result<Recipe, Failure> {
+pub(crate) fn recipe(folder: &Path, size: Option<&CorpusSize>, asked: Option<Task>) -> Result<Recipe, Failure> {
     let family = family_of(ModelFolder(folder))?;
     if let Some(other) = asked.filter(|asked| *asked != family.task()) {
         let message =
@@ -336,8 +336,7 @@ mod tests {
             let mut keys = model.keys(&wanted);
             keys.extend(feature_keys(&wanted).unwrap());
             let value = |(key, value)| ChosenValue { key, value, reason: String::new(), is_of_model: true };
-            let recipe =
-                Recipe::for_trained_model(config.task, keys.into_iter().map(value).collect(), &CorpusSize::default());
+            let recipe = Recipe::for_trained_model(config.task, keys.into_iter().map(value).collect(), None);
             let choose = |_: &Loaded| Ok::<_, ConfigError>(Some(recipe));
             let again = load_with_recipe(&ConfigArgs::default(), std::iter::empty(), &|| Bytes::gib(8), choose);
             let again = again.unwrap_or_else(|error| panic!("{error:?}")).config;

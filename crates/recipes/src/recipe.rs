@@ -47,7 +47,7 @@ fn load_chosen(
         let task = Some(config.task).filter(|_| loaded.is_set("task"));
         let measured = || measure(config).map(|size| CorpusSize { asked, ..size });
         match beginning::base_folder(config)? {
-            Some(folder) => Ok(Some(beginning::recipe(&folder, &measured().unwrap_or_default(), task)?)),
+            Some(folder) => Ok(Some(beginning::recipe(&folder, measured().as_ref(), task)?)),
             None if args.config.is_some() || config.task != Task::Asr => Ok(None),
             None => Ok(measured().map(|size| Recipe::for_recognizer(&size))),
         }

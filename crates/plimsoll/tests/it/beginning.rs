@@ -42,6 +42,9 @@ fn a_run_begins_with_the_weights_of_another() {
     let plan = begin(&dir, "base", &["--dry-run"]).success().stderr;
     assert!(plan.contains("as runs/base: "), "{plan}");
     assert!(plan.contains("follow the model that it begins with"), "{plan}");
+    // The built-in corpus is trained as the built-in file says, and not as a corpus of no length.
+    let written = dir.run(&["config", "print", "--from", "base"]).success().stdout;
+    assert!(written.contains("d_model = 16") && written.contains("epochs = 3 "), "{written}");
     begin(&dir, "base", &[&["--name", "next"], STILL].concat()).success();
     let (base, next) = (weights(&dir, "base", 4), weights(&dir, "next", 1));
     assert_eq!(base.len(), next.len());
