@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use plimsoll_train::read_weights;
-use serde_json::Value;
-
 use crate::program::{ProgramOutput, TestFolder};
 use crate::speaking::SMALL_VOICE;
+use crate::using::write_accents;
+use plimsoll_train::read_weights;
 
 /// Flags for the built-in corpus of `TestFolder::train`, and for a few short steps.
 const CORPUS: &[&str] =
@@ -46,6 +45,14 @@ fn a_run_begins_with_the_weights_of_another() {
     let written = dir.run(&["config", "print", "--from", "base"]).success().stdout;
     assert!(written.contains("d_model = 16") && written.contains("epochs = 3 "), "{written}");
     begin(&dir, "base", &[&["--name", "next"], STILL].concat()).success();
+    // Another size is refused before the plan, in a dry run too, with the keys that differ.
+    for more in [&[][..], &["--dry-run"]] {
+        let resume =
+            ["train", "--resume", "base", "--steps", "6", "--set", "model.encoder_layers=2", "--d-model", "32"];
+        let expected =
+            "has `model.d_model` 16, and would go on with 32; `model.encoder_layers` 1, and would go on with 2";
+        refused(&dir.run(&[&resume[..], more].concat()), expected);
+    }
     let (base, next) = (weights(&dir, "base", 4), weights(&dir, "next", 1));
     assert_eq!(base.len(), next.len());
     for (name, values) in &base {
@@ -79,13 +86,7 @@ fn new_letters_and_exported_models_are_taken() {
     dir.train(&["--name", "base", "--steps", "2"]).success();
     dir.run(&["export", "base", "--out", "model"]).success();
     dir.run(&["corpus", "make", "--out", "c", "--utterances", "24", "--speakers", "4"]).success();
-    let other = |line: &str| {
-        let mut line: Value = serde_json::from_str(line).unwrap();
-        line["text"] = line["text"].as_str().unwrap().replace('e', "é").into();
-        format!("{line}\n")
-    };
-    let manifest = std::fs::read_to_string(dir.path("c/manifest.jsonl")).unwrap();
-    dir.write("c/manifest.jsonl", manifest.lines().map(other).collect::<String>());
+    write_accents(&dir, "c/manifest.jsonl");
     let data = ["--data", "c/manifest.jsonl", "--steps", "1", "--name"];
     for (from, name) in [("base", "by_run"), ("model", "by_export")] {
         let output = dir.run(&[&["train", "--from", from], &data[..], &[name], STILL].concat()).success();

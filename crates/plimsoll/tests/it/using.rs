@@ -91,19 +91,62 @@ fn eval_reads_manifest_and_lists_unreadable_utterances() {
     refused(&dir, &["eval", "--run", "runs/nowhere"], "there is no run in runs/nowhere, and none of that name");
 }
 
+/// Replaces a letter of all texts of a list by another one.
+pub(crate) fn write_accents(dir: &TestFolder, list: &str) {
+    let other = |line: &str| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        line["text"] = line["text"].as_str().unwrap().replace('e', "é").into();
+        format!("{line}\n")
+    };
+    let lines = std::fs::read_to_string(dir.path(list)).unwrap();
+    dir.write(list, lines.lines().map(other).collect::<String>());
+}
+
+/// One of 24 listed utterances is missing: less than a run accepts, however few of the others are evaluated.
+#[test]
+fn a_share_is_that_of_the_whole_list() {
+    let dir = trained();
+    let list = std::fs::read_to_string(dir.path(&format!("{CORPUS}/manifest.jsonl"))).unwrap();
+    let list = list.replacen(".wav", ".gone", 1);
+    dir.write(&format!("{CORPUS}/gone.jsonl"), list);
+    let manifest = format!("{CORPUS}/gone.jsonl");
+    for more in [&[][..], &["--limit", "4"]] {
+        let eval = ["eval", "r", "--manifest", manifest.as_str(), "--json"];
+        let found = json(&dir, &[&eval[..], more].concat());
+        assert_eq!(found["missing"], 1, "{found}");
+    }
+    let all = dir.run(&["data", "pack", manifest.as_str(), "--out", "packed", "--to", "webdataset"]);
+    assert_eq!(all.code, Some(0), "{all:?}");
+}
+
+/// What is no run is named as one that is not there, by every command that reads one.
+#[test]
+fn what_is_no_run_gets_one_message() {
+    let dir = TestFolder::new();
+    std::fs::create_dir_all(dir.path("runs/hollow")).unwrap();
+    dir.write("file", "x");
+    let odd = ["nowhere", "runs/hollow", "file"];
+    for named in odd {
+        refused(&dir, &["scale", "--run", named], "there is no run in");
+        refused(&dir, &["monitor", named, "--once"], "there is no run in");
+    }
+    for named in ["nowhere", "file"] {
+        for command in [&["eval"][..], &["export", "--out", "x"], &["report"], &["runs", "show"]] {
+            refused(&dir, &[command, &[named]].concat(), "there is no run in");
+        }
+    }
+    // A vocoder has no attention that its width is divided into.
+    let vocoder = ["train", "--task", "vocoder", "--d-model", "30", "--steps", "1", "--dry-run"];
+    dir.run(&vocoder).success();
+}
+
 #[test]
 fn eval_refuses_changed_texts() {
     let dir = TestFolder::new();
     dir.run(&["corpus", "make", "--out", "c", "--utterances", "12", "--speakers", "4"]).success();
     dir.train(&["--name", "r", "--steps", "1", "--manifest", "c/manifest.jsonl"]).success();
     json(&dir, &["eval", "--run", "runs/r", "--json"]);
-    let other = |line: &str| {
-        let mut line: Value = serde_json::from_str(line).unwrap();
-        line["text"] = line["text"].as_str().unwrap().replace('e', "é").into();
-        format!("{line}\n")
-    };
-    let manifest = std::fs::read_to_string(dir.path("c/manifest.jsonl")).unwrap();
-    dir.write("c/manifest.jsonl", manifest.lines().map(other).collect::<String>());
+    write_accents(&dir, "c/manifest.jsonl");
     refused(&dir, &["eval", "--run", "runs/r"], "have changed");
 }
 

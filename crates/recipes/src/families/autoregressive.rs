@@ -1,63 +1,27 @@
 //! The family of autoregressive synthesizers: text becomes log-mels, frame after frame.
 
-use std::path::Path;
-
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{FamilyChoice, Task};
+use plimsoll_config::choices::FamilyChoice;
 use plimsoll_core::counted;
-use plimsoll_data::Dataset;
 use plimsoll_layers::LengthPolicy;
-use plimsoll_speech::ModelKind;
 use plimsoll_speech::tts::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig};
 use serde_json::{Value, json};
 
 use super::ModelPlan;
-use super::family::{Family, FamilyModel, ModelFacts, quoted};
+use super::family::{FamilyModel, quoted};
 use super::recognizer::{length, length_keys};
-use super::voice::{
-    TOKEN_TABLE, check_features, distance, distance_word, facts, samples, samples_key, voice, voice_keys,
-};
-use crate::error::Failure;
+use super::voice::{TOKEN_TABLE, VoiceModel, distance, distance_word, voice, voice_keys};
 
-/// The family of autoregressive synthesizers.
-pub(super) struct AutoregressiveFamily;
+impl VoiceModel for SynthesizerConfig {
+    const FAMILY: FamilyChoice = FamilyChoice::Autoregressive;
 
-impl Family for AutoregressiveFamily {
-    fn kind(&self) -> &'static str {
-        SynthesizerConfig::KIND
+    fn from_config(config: &RunConfig, features: usize, vocabulary: usize) -> Self {
+        synthesizer(config, features, vocabulary)
     }
 
-    fn task(&self) -> Task {
-        Task::Tts
-    }
-
-    fn trains(&self, config: &RunConfig) -> bool {
-        config.task == self.task() && config.model.family == FamilyChoice::Autoregressive
-    }
-
-    fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
-        ModelPlan::Synthesizer(synthesizer(config, features, vocabulary))
-    }
-
-    fn check(&self, config: &RunConfig) -> Result<(), Failure> {
-        check_features(config)
-    }
-
-    fn names_language(&self) -> bool {
-        true
-    }
-
-    fn samples(&self, dataset: Dataset, config: &RunConfig) -> Dataset {
-        samples(dataset, config)
-    }
-
-    fn samples_key(&self, config: &RunConfig) -> Option<(&'static str, String)> {
-        Some(samples_key(config))
-    }
-
-    fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
-        facts::<SynthesizerConfig>(folder, ModelPlan::Synthesizer)
+    fn plan(self) -> ModelPlan {
+        ModelPlan::Synthesizer(self)
     }
 }
 

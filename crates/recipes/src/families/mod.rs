@@ -8,6 +8,7 @@ mod vocoder;
 mod voice;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use plimsoll_audio::LogMelConfig;
@@ -23,15 +24,19 @@ use serde::Serialize;
 
 use crate::error::{Failure, FailureExt};
 use crate::parameters::shapes_of;
-use autoregressive::AutoregressiveFamily;
-use parallel::ParallelFamily;
 use recognizer::RecognizerFamily;
 use vocoder::VocoderFamily;
+use voice::VoiceFamily;
 
 pub use family::{Family, FamilyModel, FrameCount, ModelFacts};
 
 /// Every family.
-pub const FAMILIES: [&dyn Family; 4] = [&RecognizerFamily, &AutoregressiveFamily, &ParallelFamily, &VocoderFamily];
+pub const FAMILIES: [&dyn Family; 4] = [
+    &RecognizerFamily,
+    &VoiceFamily::<SynthesizerConfig>(PhantomData),
+    &VoiceFamily::<ParallelConfig>(PhantomData),
+    &VocoderFamily,
+];
 
 /// Configuration of a model of any family.
 #[derive(Clone, Debug, Serialize)]

@@ -1,68 +1,32 @@
 //! The family of parallel synthesizers: text becomes log-mels, all frames at once.
 
-use std::path::Path;
-
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
-use plimsoll_config::choices::{FamilyChoice, Task};
+use plimsoll_config::choices::FamilyChoice;
 use plimsoll_core::counted;
-use plimsoll_data::Dataset;
-use plimsoll_speech::ModelKind;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, ParallelLossConfig};
 use serde_json::{Value, json};
 
 use super::ModelPlan;
-use super::family::{Family, FamilyModel, FrameCount, ModelFacts, quoted};
-use super::voice::{
-    TOKEN_TABLE, check_features, distance, distance_word, facts, samples, samples_key, voice, voice_keys,
-};
-use crate::error::Failure;
+use super::family::{FamilyModel, FrameCount, quoted};
+use super::voice::{TOKEN_TABLE, VoiceModel, distance, distance_word, voice, voice_keys};
 
 /// Tokens that a synthesizer adds to a text: its language and its end.
 const ADDED_TOKENS: u32 = 2;
 
-/// The family of parallel synthesizers.
-pub(super) struct ParallelFamily;
+impl VoiceModel for ParallelConfig {
+    const FAMILY: FamilyChoice = FamilyChoice::Parallel;
 
-impl Family for ParallelFamily {
-    fn kind(&self) -> &'static str {
-        ParallelConfig::KIND
+    fn from_config(config: &RunConfig, features: usize, vocabulary: usize) -> Self {
+        parallel(config, features, vocabulary)
     }
 
-    fn task(&self) -> Task {
-        Task::Tts
+    fn plan(self) -> ModelPlan {
+        ModelPlan::Parallel(self)
     }
 
-    fn trains(&self, config: &RunConfig) -> bool {
-        config.task == self.task() && config.model.family == FamilyChoice::Parallel
-    }
-
-    fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
-        ModelPlan::Parallel(parallel(config, features, vocabulary))
-    }
-
-    fn check(&self, config: &RunConfig) -> Result<(), Failure> {
-        check_features(config)
-    }
-
-    fn names_language(&self) -> bool {
-        true
-    }
-
-    fn aligned_frames(&self, _: &RunConfig) -> Option<FrameCount> {
+    fn aligned_frames() -> Option<FrameCount> {
         Some(Box::new(|frames| frames.saturating_sub(ADDED_TOKENS)))
-    }
-
-    fn samples(&self, dataset: Dataset, config: &RunConfig) -> Dataset {
-        samples(dataset, config)
-    }
-
-    fn samples_key(&self, config: &RunConfig) -> Option<(&'static str, String)> {
-        Some(samples_key(config))
-    }
-
-    fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
-        facts::<ParallelConfig>(folder, ModelPlan::Parallel)
     }
 }
 

@@ -1,17 +1,18 @@
-//! What both families of synthesizers share: the voice, its samples, and features that become sound.
+//! What both families of synthesizers share: nearly all of the family, the voice, and features that become sound.
 
+use std::marker::PhantomData;
 use std::path::Path;
 
 use plimsoll_audio::{LogMelConfig, Vocoder};
 use plimsoll_config::RunConfig;
-use plimsoll_config::choices::MelLossChoice;
+use plimsoll_config::choices::{FamilyChoice, MelLossChoice, Task};
 use plimsoll_data::Dataset;
 use plimsoll_layers::Distance;
 use plimsoll_speech::ModelMetadata;
 use plimsoll_speech::tts::{SpeechConfig, VoiceConfig};
 
 use super::ModelPlan;
-use super::family::{ModelFacts, word_of};
+use super::family::{Family, FrameCount, ModelFacts, word_of};
 use crate::error::{Failure, FailureExt};
 use crate::features::{features, reference_frames};
 
@@ -26,21 +27,68 @@ pub(super) fn check_features(config: &RunConfig) -> Result<(), Failure> {
     }
 }
 
-/// Returns `dataset` with a reference recording of the voice for each utterance.
-pub(super) fn samples(dataset: Dataset, config: &RunConfig) -> Dataset {
-    dataset.for_synthesis(reference_frames(config))
+/// Configuration of a synthesizer: what its family does not share with the other one.
+pub(super) trait VoiceModel: SpeechConfig + Sync {
+    /// Its family in a configuration.
+    const FAMILY: FamilyChoice;
+
+    /// Maps `config` to the model, with `features` mel bands and `vocabulary` tokens.
+    fn from_config(config: &RunConfig, features: usize, vocabulary: usize) -> Self;
+
+    /// Returns the plan of the model.
+    fn plan(self) -> ModelPlan;
+
+    /// Returns the frames that the tokens of a text are aligned with; `None` if nothing is aligned.
+    fn aligned_frames() -> Option<FrameCount> {
+        None
+    }
 }
 
-/// Returns the key that decides the references.
-pub(super) fn samples_key(config: &RunConfig) -> (&'static str, String) {
-    ("data.reference_seconds", config.data.reference_seconds.0.to_string())
-}
+/// The family of the synthesizers whose configuration is `C`.
+pub(super) struct VoiceFamily<C>(pub(super) PhantomData<C>);
 
-/// Reads the facts of the synthesizer in `folder`.
-pub(super) fn facts<C: SpeechConfig>(folder: &Path, plan: fn(C) -> ModelPlan) -> Result<ModelFacts, Failure> {
-    let ModelMetadata { run, tokenizer, features, model, .. } = ModelMetadata::<C>::read(folder).invalid()?;
-    let (tokenizer, statistics) = (Some(tokenizer), Some(model.statistics()));
-    Ok(ModelFacts { model: plan(model), run, tokenizer, features, statistics })
+impl<C: VoiceModel> Family for VoiceFamily<C> {
+    fn kind(&self) -> &'static str {
+        C::KIND
+    }
+
+    fn task(&self) -> Task {
+        Task::Tts
+    }
+
+    fn trains(&self, config: &RunConfig) -> bool {
+        config.task == self.task() && config.model.family == C::FAMILY
+    }
+
+    fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
+        C::from_config(config, features, vocabulary).plan()
+    }
+
+    fn check(&self, config: &RunConfig) -> Result<(), Failure> {
+        check_features(config)
+    }
+
+    fn names_language(&self) -> bool {
+        true
+    }
+
+    fn aligned_frames(&self, _: &RunConfig) -> Option<FrameCount> {
+        C::aligned_frames()
+    }
+
+    fn samples(&self, dataset: Dataset, config: &RunConfig) -> Dataset {
+        dataset.for_synthesis(reference_frames(config))
+    }
+
+    fn samples_key(&self, config: &RunConfig) -> Option<(&'static str, String)> {
+        Some(("data.reference_seconds", config.data.reference_seconds.0.to_string()))
+    }
+
+    fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
+        let ModelMetadata { run, tokenizer, features, model, .. } = ModelMetadata::<C>::read(folder).invalid()?;
+        let (tokenizer, statistics) = (Some(tokenizer), Some(model.statistics()));
+        Ok(ModelFacts { model: model.plan(), run, tokenizer, features, statistics })
+    }
 }
 
 /// End of the name of the parameter with a row for each token.
