@@ -58,6 +58,8 @@ pub enum TraceError {
 #[derive(Default)]
 struct LiveTensors {
     weights: Vec<TensorId>,
+    /// Those of the weights that are trained.
+    trained: Vec<TensorId>,
     gradients: Vec<TensorId>,
     batch: Vec<TensorId>,
     parameters: Vec<u64>,
@@ -116,7 +118,7 @@ pub(crate) fn record<S: Traceable>(
     let (mut live, mut sent) = (LiveTensors::default(), None);
     let operations = capture(rules.played(), |recorder| {
         let task = traceable.init(recorder.device());
-        live.weights = weights(recorder, &task);
+        (live.weights, live.trained) = weights(recorder, &task);
         let pass = Pass::new(choice, Noise::new(Key::new(0), batch.ids()));
         let layout = matches!(rules, BackendRules::Cube { .. }).then(|| FlatLayout::new(&task, 0, MOST_VALUES));
         live.flat = layout.iter().flat_map(FlatLayout::parts).map(|part| Bytes(part.len as u64 * 4)).collect();
@@ -148,7 +150,7 @@ pub(crate) fn record_validation<S: Traceable>(
     let (mut live, mut sent) = (LiveTensors::default(), None);
     let operations = capture(rules.played(), |recorder| {
         let task = traceable.init(recorder.device());
-        live.weights = weights(recorder, &task);
+        live.weights = weights(recorder, &task).0;
         let task = recorder.without_autodiff(task);
         recorder.mark("validation");
         let start = recorder.next_id();
@@ -206,8 +208,8 @@ pub(crate) fn replay_on(
     // Number of rematerialized blocks, one inside of the other, whose first pass runs.
     let mut blocks = 0_u32;
     let is_lasting = |id: TensorId| lasting.contains(&id);
-    // Tensors that depend on a parameter: autodiff follows them.
-    let mut tracked: FxHashSet<TensorId> = live.weights.iter().copied().collect();
+    // Tensors that depend on a trained parameter: autodiff follows them.
+    let mut tracked: FxHashSet<TensorId> = live.trained.iter().copied().collect();
     let mut fusion = Fusion::new(operations, &last, &lasting);
     for (index, operation) in operations.all().iter().enumerate() {
         let note = CustomOp::parse(operation);
@@ -300,16 +302,24 @@ fn phase_of(mark: &str) -> Option<Phase> {
     }
 }
 
-fn weights<M: Module>(recorder: &CaptureSession, module: &M) -> Vec<TensorId> {
-    struct Ids<'a>(&'a CaptureSession, Vec<TensorId>);
+/// Lists the float parameters of `module`, and those of them that are trained.
+fn weights<M: Module>(recorder: &CaptureSession, module: &M) -> (Vec<TensorId>, Vec<TensorId>) {
+    struct Ids<'a> {
+        recorder: &'a CaptureSession,
+        all: Vec<TensorId>,
+        trained: Vec<TensorId>,
+    }
     impl ModuleVisitor for Ids<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.1.push(self.0.id(&param.val()));
+            let value = param.val();
+            let id = self.recorder.id(&value);
+            self.all.push(id);
+            self.trained.extend(value.is_require_grad().then_some(id));
         }
     }
-    let mut ids = Ids(recorder, Vec::new());
+    let mut ids = Ids { recorder, all: Vec::new(), trained: Vec::new() };
     module.visit(&mut ids);
-    ids.1
+    (ids.all, ids.trained)
 }
 
 fn gradients<M: Module>(recorder: &CaptureSession, module: &M, found: GradientsParams) -> (Vec<TensorId>, Vec<u64>) {

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use plimsoll_core::BatchShape;
-use plimsoll_tape::{Pass, Task};
+use plimsoll_tape::{ParametersError, Pass, Task, freeze};
 
 /// Builds a model and its largest batches for a trace.
 ///
@@ -21,5 +21,51 @@ pub trait Traceable {
     /// validates in another way, such as one that decodes.
     fn validate(&self, task: &Self::Task, batch: &<Self::Task as Task>::Tensors) {
         let _ = task.loss(batch, &Pass::plain());
+    }
+}
+
+/// A model of which some parameters are [frozen](freeze): they have no gradient and no optimizer state, and what only their
+/// gradients would need is not kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Frozen<'a, S> {
+    traceable: &'a S,
+    prefixes: &'a [String],
+}
+
+impl<'a, S: Traceable> Frozen<'a, S> {
+    /// Freezes the parameters of `traceable` whose names begin with one of `prefixes`; none freezes nothing.
+    pub fn new(traceable: &'a S, prefixes: &'a [String]) -> Self {
+        Self { traceable, prefixes }
+    }
+
+    /// Freezes the parameters of `task`, a model of this kind.
+    ///
+    /// # Errors
+    /// [`ParametersError`] with the first prefix that no parameter name has.
+    pub fn freeze(&self, task: S::Task) -> Result<S::Task, ParametersError> {
+        if self.prefixes.is_empty() { Ok(task) } else { freeze(task, self.prefixes) }
+    }
+
+    /// Returns the model without frozen parameters.
+    pub fn whole(&self) -> &'a S {
+        self.traceable
+    }
+}
+
+impl<S: Traceable> Traceable for Frozen<'_, S> {
+    type Task = S::Task;
+
+    /// # Panics
+    /// If no parameter name has one of the prefixes.
+    fn init(&self, device: &Device) -> S::Task {
+        self.freeze(self.traceable.init(device)).expect("each prefix is that of a parameter")
+    }
+
+    fn batch(&self, shape: BatchShape) -> <S::Task as Task>::Batch {
+        self.traceable.batch(shape)
+    }
+
+    fn validate(&self, task: &S::Task, batch: &<S::Task as Task>::Tensors) {
+        self.traceable.validate(task, batch);
     }
 }

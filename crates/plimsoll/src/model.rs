@@ -22,8 +22,8 @@ use crate::terminal::Terminal;
 
 /// Bytes of a parameter in fp32.
 const WEIGHT_BYTES: u64 = 4;
-/// Bytes of a parameter in training: value, gradient and both running means of AdamW.
-const TRAINING_BYTES: u64 = 4 * WEIGHT_BYTES;
+/// Bytes of a trained parameter beside its value: gradient and both running means of AdamW.
+const TRAINED_BYTES: u64 = 3 * WEIGHT_BYTES;
 
 /// Commands of `model`.
 #[derive(Debug, Subcommand)]
@@ -53,7 +53,8 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let vocabulary = vocabulary(config)?;
     let model = families::model(config, log_mel.n_mels(), vocabulary);
-    let sizes = Sizes::new(model, log_mel, family(config).reads_text());
+    let trained = model.trained_parameters(&config.training.freeze)?;
+    let sizes = Sizes { trained, ..Sizes::new(model, log_mel, family(config).reads_text()) };
     match args.json {
         true => println!("{:#}", sizes.json()),
         false => print!("{}", sizes.summary()),
@@ -85,6 +86,8 @@ struct Sizes {
     log_mel: LogMel,
     reads_text: bool,
     parameters: u64,
+    /// Number of parameters that are not frozen.
+    trained: u64,
     parts: Vec<Part>,
 }
 
@@ -117,7 +120,7 @@ impl Sizes {
     fn new(model: ModelPlan, log_mel: LogMel, reads_text: bool) -> Self {
         let (parameters, counted) =
             on_capture_device(|device| with_model!(&model, model => count_module(model.init_unseeded(device))));
-        Self { model, log_mel, reads_text, parameters, parts: parts(&counted) }
+        Self { model, log_mel, reads_text, parameters, trained: parameters, parts: parts(&counted) }
     }
 
     /// Computes the number of feature frames of `seconds` of audio, and the number of positions over which attention
@@ -132,15 +135,21 @@ impl Sizes {
         if self.reads_text { self.model.vocabulary() } else { 0 }
     }
 
+    /// Returns the memory of weights, gradients and optimizer state in training.
+    fn training_bytes(&self) -> Bytes {
+        Bytes(self.parameters * WEIGHT_BYTES + self.trained * TRAINED_BYTES)
+    }
+
     /// Formats the sizes as JSON.
     fn json(&self) -> Value {
-        let Self { parameters, .. } = self;
+        let Self { parameters, trained, .. } = self;
         let part = |part: &Part| json!({"name": part.name, "parameters": part.parameters()});
         let mut json = json!({
             "parameters": parameters,
+            "trained_parameters": trained,
             "parts": self.parts.iter().map(part).collect::<Vec<Value>>(),
             "weights_bytes": parameters * WEIGHT_BYTES,
-            "training_bytes": parameters * TRAINING_BYTES,
+            "training_bytes": self.training_bytes().0,
             "features": self.model.features(),
             "vocabulary": self.vocabulary(),
             "frames_after_10s": self.frames(10.0).1,
@@ -155,7 +164,7 @@ impl Sizes {
 
     /// Formats the sizes as text.
     fn summary(&self) -> String {
-        let Self { parameters, parts, .. } = self;
+        let Self { parameters, trained, parts, .. } = self;
         let (bands, vocabulary) = (self.model.features(), self.vocabulary());
         let positions = with_model!(&self.model, model => model.positions_label());
         let features = self.log_mel.config();
@@ -165,12 +174,16 @@ impl Sizes {
             let (each, all) = (part.each(), thousands(part.parameters()));
             let _ = writeln!(text, "  {:<18} {each:>18} {all:>16}", part.name);
         }
-        let _ = writeln!(text, "  {:<18} {:>18} {:>16}\n", "total", "", thousands(*parameters));
-        let (weights, trained) = (Bytes(parameters * WEIGHT_BYTES), Bytes(parameters * TRAINING_BYTES));
+        let _ = writeln!(text, "  {:<18} {:>18} {:>16}", "total", "", thousands(*parameters));
+        if trained < parameters {
+            let _ = writeln!(text, "  {:<18} {:>18} {:>16}", "trained", "", thousands(*trained));
+        }
+        let (weights, training) = (Bytes(parameters * WEIGHT_BYTES), self.training_bytes());
+        text.push('\n');
         let _ = writeln!(text, "  weights     {weights} in fp32");
         let _ = writeln!(
             text,
-            "  training    {trained} with gradients and both moments of AdamW; activations are not included"
+            "  training    {training} with gradients and both moments of AdamW; activations are not included"
         );
         let _ = writeln!(text, "  features    {bands} mel bands, a frame every {hop}");
         if vocabulary > 0 {

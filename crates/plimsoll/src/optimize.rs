@@ -16,7 +16,7 @@ use plimsoll_memory::{MemoryModel, Plan, PlanError, Traceable};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::memory_plan::Shares;
 use plimsoll_recipes::target::{Target, targets};
-use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
+use plimsoll_recipes::{Failure, FailureExt, load_run, with_trained};
 
 use crate::environment;
 use crate::output::{ForceFlag, OutputFile};
@@ -58,7 +58,7 @@ pub(crate) fn optimize(args: &OptimizeArgs, meter: &'static CountingAllocator) -
     let builder = DemandBuilder::for_run(config, meter, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let bar = spinner("searching the smallest change that fits");
-    let found = with_model!(&builder.model, model => optimized(model, &builder, &targets));
+    let found = with_trained!(builder, model => optimized(model, &builder, &targets));
     bar.finish_and_clear();
     let Optimized { plans, changes } = match found? {
         Ok(found) => found,

@@ -24,7 +24,7 @@ use crate::process_memory::{InUse, outside_model, outside_model_of, waiting_batc
 use crate::reporter::Reporter;
 use crate::resolve;
 use crate::target::Target;
-use crate::with_model;
+use crate::with_trained;
 
 /// Vocabulary size of a character model, if neither the configuration nor a corpus gives it.
 const CHARACTERS: usize = 64;
@@ -109,13 +109,14 @@ impl DemandBuilder {
     /// largest that `config` permits.
     ///
     /// # Errors
-    /// If the feature settings of the configuration are impossible.
+    /// If the feature settings of the configuration are impossible, or a prefix of `training.freeze` names no parameter.
     pub fn from_config(config: RunConfig) -> Result<Self, Failure> {
         let log_mel = LogMel::new(&features(&config.features)).invalid()?;
         let vocabulary = config.model.vocabulary.map_or_else(|| assumed_vocabulary(&config), |size| size as usize);
         let model = families::model(&config, log_mel.n_mels(), vocabulary);
         let shapes = mapping::expected_shapes(&config, &model);
         check_sizes(&shapes, log_mel.n_mels(), &config)?;
+        model.trained_parameters(&config.training.freeze)?;
         let bounds = length_bounds(&shapes);
         Ok(Self::of_replica(config, model.with_length_bounds(bounds), shapes))
     }
@@ -152,7 +153,8 @@ impl DemandBuilder {
     /// padded to `grid`. `metas` must not be empty.
     ///
     /// # Errors
-    /// If batches or utterances are so large that a trace of them would exhaust the memory of the host.
+    /// If batches or utterances are so large that a trace of them would exhaust the memory of the host, or a prefix of
+    /// `training.freeze` names no parameter.
     pub fn from_corpus(
         config: RunConfig,
         model: ModelPlan,
@@ -161,6 +163,7 @@ impl DemandBuilder {
     ) -> Result<Self, Failure> {
         let shapes = mapping::corpus_shapes(&config, grid, metas);
         check_sizes(&shapes, features(&config.features).n_mels, &config)?;
+        model.trained_parameters(&config.training.freeze)?;
         Ok(Self::of_replica(config, model, shapes))
     }
 
@@ -196,7 +199,8 @@ impl DemandBuilder {
         };
         let copies = 1 + u64::from(self.config.training.ema_decay.is_some());
         let weights = copies * parameters * size_of::<f32>() as u64;
-        Bytes(weights) + mapping::optimizer(&self.config).state_bytes(form, parameters)
+        let trained = self.model.trained_parameters(&self.config.training.freeze).unwrap_or(parameters);
+        Bytes(weights) + mapping::optimizer(&self.config).state_bytes(form, trained)
     }
 
     /// Returns how a run on `target` shares the memory of its budget.
@@ -343,9 +347,11 @@ impl DemandBuilder {
     /// of this configuration, and returns its name; `None` if none is smaller and fits.
     fn smaller_model(&self, target: &Target, budget: Bytes) -> Result<Option<String>, TraceError> {
         let with_model = |model: ModelConfig| {
-            let config = RunConfig { model, ..self.config.clone() };
+            let mut config = RunConfig { model, ..self.config.clone() };
             let plan = families::model(&config, self.model.features(), self.model.vocabulary());
             let model = plan.with_length_bounds(self.model.length_bounds()).for_planning();
+            // A smaller model may lack some of the parts.
+            config.training.freeze.retain(|part| model.trained_parameters(std::slice::from_ref(part)).is_ok());
             Self { config, model, ..self.clone() }
         };
         let parameters = self.model.parameters();
@@ -374,7 +380,7 @@ impl DemandBuilder {
 
     /// Returns whether the configuration fits `budget` on `target` at best.
     fn fits(&self, target: &Target, budget: Bytes) -> Result<bool, TraceError> {
-        with_model!(&self.model, model => self.traceable_fits(model, target, budget))
+        with_trained!(self, model => self.traceable_fits(model, target, budget))
     }
 
     fn traceable_fits<S: Traceable + Sync>(
@@ -384,7 +390,7 @@ impl DemandBuilder {
         budget: Bytes,
     ) -> Result<bool, TraceError> {
         let demand = self.as_written(target);
-        let key = format!("{:?} {:?}", self.model, demand.rules);
+        let key = format!("{:?} {:?} {:?}", self.model, self.config.training.freeze, demand.rules);
         let traces = self.shipped.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
         let model = MemoryModel::with_traces(model, demand, traces)?;
         fits_at_all(&model, &self.at_best(target), target.limit(budget))

@@ -15,7 +15,7 @@ use crate::plan::RunPlan;
 use crate::process_memory::{InUse, outside_model_of};
 use crate::reporter::{Level, Reporter};
 use crate::target::Target;
-use crate::with_model;
+use crate::with_trained;
 
 /// A run whose memory is to be planned, with everything that the planning needs.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl MemoryRequest<'_> {
         });
         let shares = builder.shares(target);
         let progress = reporter.progress("planning memory", None);
-        let found = with_model!(&builder.model, model => plans(model, &builder, target));
+        let found = with_trained!(builder, model => plans(model, &builder, target));
         drop(progress);
         let found = match found {
             Ok(found) => found,

@@ -214,12 +214,14 @@ fn run_on<B: HostBackend, Op: HostOp<N>, const N: usize, const D: usize>(
     shape: [usize; D],
 ) -> Tensor<D> {
     let plain = inputs.each_ref().map(|input| B::contiguous(input.primitive()));
+    let is_plain = inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_)));
+    // An input that was copied to be contiguous is free from here on.
+    let nodes = inputs.map(|input| input.tracked().node());
     let forward = |values: &[&[f32]]| vec![op.forward(std::array::from_fn(|tensor| values[tensor]))];
     let output = B::compute(Op::NAME, &plain.each_ref(), vec![Shape::new(shape)], forward).remove(0);
-    if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
+    if is_plain {
         return B::from_plain(output);
     }
-    let nodes = inputs.map(|input| input.tracked().node());
     let step = HostStep::<B, Op, N>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     B::from_tracked(match step {
         OpsKind::Tracked(step) => {

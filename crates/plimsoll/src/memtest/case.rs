@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
-use plimsoll_memory::{BackendRules, Phase, RunMemory, StepMemory, TraceError, Traceable, trace};
+use plimsoll_memory::{BackendRules, Frozen, Phase, RunMemory, StepMemory, TraceError, Traceable, trace};
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
 use plimsoll_speech::vocoder::{VocoderTask, VocoderTaskConfig};
@@ -87,6 +87,12 @@ impl Case for SynthesizerConfig {
 impl Case for VocoderTaskConfig {
     fn init_task(&self, device: &Device) -> VocoderTask {
         self.init(device, Key::new(1))
+    }
+}
+
+impl<S: Case> Case for Frozen<'_, S> {
+    fn init_task(&self, device: &Device) -> Self::Task {
+        self.freeze(self.whole().init_task(device)).expect("each prefix is that of a parameter")
     }
 }
 

@@ -17,6 +17,8 @@ use super::case::MICRO_BATCHES;
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) model: Model,
+    /// Beginnings of the names of parameters that are not trained.
+    pub(super) frozen: Vec<String>,
     /// Number of utterances, frames and tokens of a micro-batch.
     pub(super) shape: (u32, u32, u32),
     pub(super) choice: Choice,
@@ -60,7 +62,7 @@ impl Model {
 const REMATS: [Remat; 3] = [Remat::None, Remat::Half, Remat::All];
 
 /// Lists the cases: each kind of model in three sizes, two shapes (a vocoder in one) and four choices, which are levels of
-/// rematerialization, attention whole and in chunks, fp32 and bf16.
+/// rematerialization, attention whole and in chunks, fp32 and bf16; and each kind with frozen parts.
 pub(super) fn matrix() -> Vec<Case> {
     let mut cases = Vec::new();
     let choices = |offset: usize| {
@@ -80,6 +82,7 @@ pub(super) fn matrix() -> Vec<Case> {
                 cases.push(Case {
                     name,
                     model,
+                    frozen: Vec::new(),
                     shape: (utterances, frames, tokens),
                     choice,
                     micro_batches: MICRO_BATCHES,
@@ -89,18 +92,49 @@ pub(super) fn matrix() -> Vec<Case> {
                 cases.push(Case {
                     name,
                     model,
+                    frozen: Vec::new(),
                     shape: (utterances, frames, tokens),
                     choice,
                     micro_batches: MICRO_BATCHES,
                 });
                 let model = Model::Parallel(ParallelConfig::recommended(80, 100, width, layers));
                 let (name, shape) = (format!("parallel tts {width}/{layers}"), (utterances, frames, tokens));
-                cases.push(Case { name, model, shape, choice, micro_batches: MICRO_BATCHES });
+                cases.push(Case { name, model, frozen: Vec::new(), shape, choice, micro_batches: MICRO_BATCHES });
             }
         }
         // A vocoder has no attention.
         for choice in choices(size).map(|choice| Choice { attention_chunk: None, ..choice }) {
             cases.push(vocoder_case(width, layers, choice));
+        }
+    }
+    cases.extend(frozen_cases());
+    cases
+}
+
+/// Parts that are frozen in cases, for each kind of model: what is computed first, what is computed last, and nearly all.
+const FROZEN: [(&str, [&[&str]; 3]); 4] = [
+    ("asr", [&["subsampling", "blocks.0", "blocks.1"], &["decoder", "output"], &["subsampling", "blocks"]]),
+    ("tts", [&["text", "voice"], &["decoder.blocks", "postnet"], &["text", "voice", "decoder"]]),
+    ("parallel tts", [&["embedding", "text_blocks", "voice"], &["frame_blocks"], &["text_blocks", "frame_blocks"]]),
+    ("vocoder", [&["vocoder.embedding", "vocoder.blocks.0"], &["discriminators"], &["vocoder.blocks"]]),
+];
+
+/// Lists cases of each kind of model with frozen parts.
+fn frozen_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (kind, frozen) in FROZEN {
+        for (parts, remat) in frozen.into_iter().zip(REMATS).chain(frozen.into_iter().rev().zip(REMATS)) {
+            let choice = Choice { remat, ..Choice::default() };
+            let vocoder = vocoder_case(96, 3, choice);
+            let (shape, model) = match kind {
+                "asr" => ((6, 260, 22), Model::Recognizer(recognizer(96, 3, 100))),
+                "tts" => ((6, 260, 22), Model::Synthesizer(SynthesizerConfig::recommended(80, 100, 96, 3))),
+                "vocoder" => (vocoder.shape, vocoder.model),
+                _ => ((6, 260, 22), Model::Parallel(ParallelConfig::recommended(80, 100, 96, 3))),
+            };
+            let (name, frozen) = (format!("{kind} frozen {}", parts.join(" ")), parts.iter().map(ToString::to_string));
+            let frozen = frozen.collect();
+            cases.push(Case { name, model, frozen, shape, choice, micro_batches: MICRO_BATCHES });
         }
     }
     cases
@@ -117,7 +151,14 @@ fn vocoder_case(width: usize, layers: usize, choice: Choice) -> Case {
     let task = VocoderTaskConfig::recommended(features);
     let vocoder = VocoderConfig { dim: width, layers, ..task.vocoder.clone() };
     let (model, shape) = (Model::Vocoder(VocoderTaskConfig { vocoder, ..task.clone() }), (4, task.crop as u32, 1));
-    Case { name: format!("vocoder {width}/{layers}"), model, shape, choice, micro_batches: MICRO_BATCHES }
+    Case {
+        name: format!("vocoder {width}/{layers}"),
+        model,
+        frozen: Vec::new(),
+        shape,
+        choice,
+        micro_batches: MICRO_BATCHES,
+    }
 }
 
 /// Lists the cases for a GPU. They are fewer, because the GPU backend can be a CPU with a software driver.
@@ -138,6 +179,7 @@ pub(super) fn gpu_cases() -> Vec<Case> {
                 cases.push(Case {
                     name,
                     model,
+                    frozen: Vec::new(),
                     shape: (utterances, frames, tokens),
                     choice,
                     micro_batches: MICRO_BATCHES,
@@ -180,14 +222,21 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
                 ..ParallelConfig::recommended(80, vocabulary, width, layers)
             });
             let name = format!("parallel tts {width}/{layers}");
-            return Case { name, model, shape, choice, micro_batches: MICRO_BATCHES };
+            return Case { name, model, frozen: Vec::new(), shape, choice, micro_batches: MICRO_BATCHES };
         }
         if index.is_multiple_of(2) {
             let config = recognizer(width, layers, vocabulary);
             let decoder = config.decoder.map(|decoder| DecoderConfig { layers: 1 + layers / 3, ..decoder });
             let kernel = 1 + 2 * draw("kernel", 2, 15) as usize;
             let model = Model::Recognizer(RecognizerConfig { decoder, kernel, ..config });
-            return Case { name: format!("asr {width}/{layers}"), model, shape, choice, micro_batches: MICRO_BATCHES };
+            return Case {
+                name: format!("asr {width}/{layers}"),
+                model,
+                frozen: Vec::new(),
+                shape,
+                choice,
+                micro_batches: MICRO_BATCHES,
+            };
         }
         let config = SynthesizerConfig::recommended(80, vocabulary, width, layers);
         let config = SynthesizerConfig {
@@ -196,7 +245,14 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
             ..config
         };
         let model = Model::Synthesizer(config);
-        Case { name: format!("tts {width}/{layers}"), model, shape, choice, micro_batches: MICRO_BATCHES }
+        Case {
+            name: format!("tts {width}/{layers}"),
+            model,
+            frozen: Vec::new(),
+            shape,
+            choice,
+            micro_batches: MICRO_BATCHES,
+        }
     };
     (0..count).map(case).collect()
 }
@@ -222,7 +278,7 @@ pub(super) fn random_gpu_cases(count: u32) -> Vec<Case> {
             _ => ("parallel tts", Model::Parallel(ParallelConfig::recommended(80, vocabulary, width, layers))),
         };
         let (name, shape) = (format!("{kind} {width}/{layers}"), (utterances, frames, tokens));
-        Case { name, model, shape, choice, micro_batches: MICRO_BATCHES }
+        Case { name, model, frozen: Vec::new(), shape, choice, micro_batches: MICRO_BATCHES }
     };
     (0..count).map(case).collect()
 }

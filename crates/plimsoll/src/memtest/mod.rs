@@ -15,7 +15,7 @@ use plimsoll_core::CountingAllocator;
 use plimsoll_memory::{Demand, MemoryModel, Plan, RunMemory, Traceable, html_page, perfetto_trace};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::target::{Target, targets};
-use plimsoll_recipes::{Failure, FailureExt, load_run, with_model};
+use plimsoll_recipes::{Failure, FailureExt, load_run, with_trained};
 use serde_json::json;
 
 use crate::environment;
@@ -95,7 +95,7 @@ pub(crate) fn memtest(
     let builder = DemandBuilder::for_run(loaded.config, meter, &Terminal)?;
     let targets = targets(&args.gpu, &builder.config.device)?;
     let spinner = spinner("computing the memory of a step");
-    let verdicts = with_model!(&builder.model, model => verdicts(model, &builder, &targets));
+    let verdicts = with_trained!(builder, model => verdicts(model, &builder, &targets));
     spinner.finish_and_clear();
     let verdicts = verdicts?;
     write_timeline(&files, &verdicts)?;

@@ -7,7 +7,9 @@ use indicatif::ProgressBar;
 use plimsoll_config::RunConfig;
 use plimsoll_config::choices::BackendChoice;
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Precision, Remat, counted};
-use plimsoll_memory::{BackendRules, BucketPlan, Demand, MemoryModel, PlanOptions, Speed, Timeline, plan, trace};
+use plimsoll_memory::{
+    BackendRules, BucketPlan, Demand, Frozen, MemoryModel, PlanOptions, Speed, Timeline, plan, trace,
+};
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::mapping;
@@ -22,6 +24,16 @@ use super::case::{self, InUse, MICRO_BATCHES, Measurement};
 use super::matrix::{Case, Model, gpu_cases, matrix, random_cases, random_gpu_cases};
 use super::verdict::choice_text;
 use crate::output::OutputFile;
+
+/// Evaluates `$body` with `$subject` as the model of the case `$case`, with its frozen parameters.
+macro_rules! with_case {
+    ($case:expr, $subject:ident => $body:expr) => {
+        with_model!(&$case.model.plan(), model => {
+            let $subject = &Frozen::new(model, &$case.frozen);
+            $body
+        })
+    };
+}
 
 /// Number of random cases on the CPU, if no number is given.
 const RANDOM_CASES: u32 = 16;
@@ -117,7 +129,7 @@ fn predicted(case: &Case, device: &TrainingDevice) -> Result<Bytes, Failure> {
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let run = (case.micro_batches, device);
-    with_model!(&case.model.plan(), model => case::reserved_on_gpu(model, shape, case.choice, run))
+    with_case!(case, model => case::reserved_on_gpu(model, shape, case.choice, run))
 }
 
 /// Writes the allocations that are predicted for a micro-batch of a case to the file of `--allocations`.
@@ -127,7 +139,7 @@ fn write_allocations(args: &MemtestArgs, case: &Case, device: &TrainingDevice) -
     let (utterances, frames, tokens) = case.shape;
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let timeline: Timeline =
-        with_model!(&case.model.plan(), model => trace(model, shape, case.choice, device.rules)).failed()?.timeline;
+        with_case!(case, model => trace(model, shape, case.choice, device.rules)).failed()?.timeline;
     file.write(serde_json::to_string(&timeline).failed()?)
 }
 
@@ -154,7 +166,14 @@ fn verify_budgets(count: u32) -> Result<ExitCode, Failure> {
         let BucketPlan { micro_batch, accumulation, choice, peak, .. } = plan.buckets[0];
         let shape = (micro_batch, bucket.frames.0, bucket.tokens);
         let micro_batches = accumulation.min(MICRO_BATCHES);
-        let case = Case { name: format!("{budget}"), model: Model::Synthesizer(model), shape, choice, micro_batches };
+        let case = Case {
+            name: format!("{budget}"),
+            model: Model::Synthesizer(model),
+            frozen: Vec::new(),
+            shape,
+            choice,
+            micro_batches,
+        };
         let row = run_in_process(&case, BackendChoice::Cpu)?;
         // The plan counts the whole batch on the host; the case holds only the micro-batches that it computes.
         let measured = row.measurement.measured_bytes;
@@ -175,7 +194,7 @@ fn run(case: &Case, device: &TrainingDevice, process: &'static CountingAllocator
     let shape = BatchShape { utterances, frames: Frames(frames), tokens };
     let meter = device.meter(process);
     let run = (case.micro_batches, device);
-    with_model!(&case.model.plan(), model => case::measure(model, shape, case.choice, run, &*meter))
+    with_case!(case, model => case::measure(model, shape, case.choice, run, &*meter))
 }
 
 /// Runs the case in its own process, so that memory of other cases does not count.
@@ -267,6 +286,7 @@ fn case_from_flags(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: P
     Ok(Case {
         name: "custom".into(),
         model: builder.model.into(),
+        frozen: builder.config.training.freeze,
         shape: (batch, frames, tokens),
         choice: Choice { remat, ..choice },
         micro_batches: MICRO_BATCHES,

@@ -30,7 +30,7 @@ fn loaded(path: &Path) -> Loaded {
 /// Checks one configuration over `budgets`, which rise.
 fn check_configuration(path: &Path, budgets: &[Bytes]) {
     let builder = DemandBuilder::from_config(loaded(path).config).unwrap();
-    with_model!(&builder.model, model => check_budgets(model, &builder, path, budgets));
+    with_trained!(builder, model => check_budgets(model, &builder, path, budgets));
 }
 
 fn check_budgets<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, path: &Path, budgets: &[Bytes]) {
@@ -150,7 +150,7 @@ fn check_two_minutes(halves: &[u64]) {
     let mut config = loaded(&path).config;
     config.data.max_seconds = Seconds(120.0);
     let builder = DemandBuilder::from_config(config).unwrap();
-    with_model!(&builder.model, model => check_long_recordings(model, &builder, halves));
+    with_trained!(builder, model => check_long_recordings(model, &builder, halves));
 }
 
 /// Checks that `builder` is planned for budgets of these halves of a GiB, and that more memory slows no plan.
@@ -190,7 +190,7 @@ fn check_recording<S: Traceable + Sync>(subject: &S, builder: &DemandBuilder, pa
 fn one_recording_stands_for_every_batch_of_the_shipped_models() {
     for path in shipped() {
         let builder = DemandBuilder::from_config(loaded(&path).config).unwrap();
-        with_model!(&builder.model, model => check_recording(model, &builder, &path));
+        with_trained!(builder, model => check_recording(model, &builder, &path));
     }
 }
 
@@ -206,8 +206,8 @@ fn uploads<S: Traceable>(subject: &S, builder: &DemandBuilder, remat: Remat) -> 
 fn few_tensors_are_copied_to_a_gpu_for_a_micro_batch() {
     for path in shipped() {
         let builder = DemandBuilder::from_config(loaded(&path).config).unwrap();
-        let uploads = [Remat::None, Remat::All]
-            .map(|remat| with_model!(&builder.model, model => uploads(model, &builder, remat)));
+        let uploads =
+            [Remat::None, Remat::All].map(|remat| with_trained!(builder, model => uploads(model, &builder, remat)));
         // Their number does not grow with the layers. A vocoder has tables for each resolution of its discriminators and losses.
         let most = if builder.config.task == Task::Vocoder { 24 } else { 20 };
         assert!(uploads.iter().all(|uploads| *uploads <= most), "{}: {uploads:?}", path.display());

@@ -142,15 +142,25 @@ fn predicted_memory_is_near_measured() {
     let dir = TestFolder::new();
     let args =
         ["memtest", "--verify", "--batch", "3", "--frames", "400", "--tokens", "30", "--remat", "half", "--json"];
-    let output = dir.run(&[&args, TOY].concat()).success();
-    let found: Value = serde_json::from_str(&output.stdout).unwrap();
-    let case = &found["cases"][0];
-    let bytes = |key: &str| case[key].as_f64().unwrap();
-    let error = bytes("predicted_bytes") / bytes("measured_bytes") - 1.0;
-    // The whole matrix is in docs/log/memory-accuracy.md, "What autodiff keeps for an operation". In a model this
-    // small, a larger share of the memory is not tensors.
-    assert!(error.abs() < 0.04, "{case}");
-    assert!(bytes("fixed_bytes") > 0.0 && bytes("fixed_bytes") < bytes("measured_bytes"));
+    let mut predicted = Vec::new();
+    for frozen in ["[]", "['subsampling', 'blocks.0']", "['blocks', 'output']", "['subsampling', 'blocks']"] {
+        let frozen = format!("training.freeze={frozen}");
+        let output = dir.run(&[&args, TOY, &["--set", &frozen]].concat()).success();
+        let found: Value = serde_json::from_str(&output.stdout).unwrap();
+        let case = &found["cases"][0];
+        let bytes = |key: &str| case[key].as_f64().unwrap();
+        let error = bytes("predicted_bytes") / bytes("measured_bytes") - 1.0;
+        // The whole matrix is in docs/log/memory-accuracy.md, "What autodiff keeps for an operation". In a model this
+        // small, a larger share of the memory is not tensors.
+        assert!(error.abs() < 0.04, "{frozen}: {case}");
+        assert!(bytes("fixed_bytes") > 0.0 && bytes("fixed_bytes") < bytes("measured_bytes"));
+        predicted.push(bytes("predicted_bytes"));
+    }
+    // What is computed first needs no gradient at all if it is frozen.
+    assert!(
+        predicted[1..].iter().all(|frozen| *frozen < predicted[0]) && predicted[3] < 0.6 * predicted[0],
+        "{predicted:?}"
+    );
 }
 
 #[test]

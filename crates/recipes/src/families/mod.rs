@@ -11,10 +11,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
+use burn::tensor::Device;
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::{RunConfig, nearest_word};
 use plimsoll_core::Choice;
 use plimsoll_layers::LengthPolicy;
+use plimsoll_memory::Frozen;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, SynthesizerConfig};
@@ -62,6 +64,18 @@ macro_rules! with_model {
             $crate::families::ModelPlan::Parallel($config) => $body,
             $crate::families::ModelPlan::Vocoder($config) => $body,
         }
+    };
+}
+
+/// Evaluates `$body` with `$subject` as the model that a run of the builder `$builder` trains: some of its parameters may be
+/// frozen.
+#[macro_export]
+macro_rules! with_trained {
+    ($builder:expr, $subject:ident => $body:expr) => {
+        $crate::with_model!(&$builder.model, model => {
+            let $subject = &plimsoll_memory::Frozen::new(model, &$builder.config.training.freeze);
+            $body
+        })
     };
 }
 
@@ -156,6 +170,20 @@ impl ModelPlan {
         on_capture_device(|device| with_model!(self, model => count(&model.init_unseeded(device))))
     }
 
+    /// Counts the parameters that are trained if those whose names begin with one of `frozen` are not.
+    ///
+    /// # Errors
+    /// If a prefix is that of no parameter.
+    pub fn trained_parameters(&self, frozen: &[String]) -> Result<u64, Failure> {
+        let count = |device: &Device| {
+            with_model!(self, model => {
+                let whole = model.init_unseeded(device);
+                Frozen::new(model, frozen).freeze(whole).map(|trained| count(&trained))
+            })
+        };
+        on_capture_device(count).invalid()
+    }
+
     /// Returns whether statistics of the training data are a part of the model.
     pub(crate) fn has_statistics(&self) -> bool {
         with_model!(self, model => model.has_statistics())
@@ -212,9 +240,15 @@ impl ModelPlan {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use plimsoll_config::ConfigArgs;
     use plimsoll_config::choices::{FamilyChoice, Task};
+    use plimsoll_memory::{BackendRules, trace};
 
     use super::*;
+    use crate::demand::DemandBuilder;
+    use crate::load;
 
     /// Each configuration has one family, whose name is its own.
     #[test]
@@ -232,6 +266,37 @@ mod tests {
             kinds.push(family(&config).kind());
         }
         assert_eq!(kinds, ["asr", "parallel_tts", "tts", "vocoder"]);
+    }
+
+    /// A frozen part has no gradient, and never costs memory.
+    #[test]
+    fn each_part_of_each_family_can_be_frozen() {
+        for family in FAMILIES {
+            let set = [format!("task={}", family.task()), "model.vocabulary=40".into()].to_vec();
+            let mut config = load(&ConfigArgs { set, ..ConfigArgs::default() }, std::iter::empty()).unwrap().config;
+            if !family.trains(&config) {
+                config.model.family = FamilyChoice::Autoregressive;
+                assert!(family.trains(&config));
+            }
+            let DemandBuilder { model, shapes, .. } = DemandBuilder::from_config(config.clone()).unwrap();
+            let shape = shapes[0].with_utterances(2);
+            let traced = |frozen: &[String]| {
+                let (choice, rules) = (Choice::default(), BackendRules::host());
+                with_model!(&model, model => trace(&Frozen::new(model, frozen), shape, choice, rules)).unwrap()
+            };
+            let whole = traced(&[]);
+            let parts = model.shapes().into_iter().map(|(name, _)| name.split('.').next().unwrap().to_string());
+            for part in parts.collect::<BTreeSet<String>>() {
+                let frozen = traced(std::slice::from_ref(&part));
+                let trained = model.trained_parameters(std::slice::from_ref(&part)).unwrap();
+                assert_eq!(frozen.parameters.iter().sum::<u64>(), trained, "{part}");
+                assert!(trained < model.parameters() && frozen.weights == whole.weights, "{part}");
+                assert!(frozen.timeline.peak() <= whole.timeline.peak(), "{part}");
+            }
+            config.training.freeze = vec!["encodr".into()];
+            let error = DemandBuilder::from_config(config).unwrap_err().to_string();
+            assert!(error.contains("begins with `encodr`: its parts are"), "{error}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::error::{Failure, FailureExt};
 use crate::memory::target_for;
 use crate::memory_plan::Shares;
 use crate::plan::RunPlan;
-use crate::with_model;
+use crate::with_trained;
 
 /// Prediction of the step that needs most memory.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl StepPrediction {
         let builder = DemandBuilder::of_shapes(plan.config.clone(), plan.model.clone(), shapes).with_host(host);
         let demand = builder.as_written(&target);
         let (rules, state) = (target.rules(), memory.plan.state);
-        let (owners, operations) = with_model!(&builder.model, model => details(model, demand, bucket, rules, state)?);
+        let (owners, operations) = with_trained!(builder, model => details(model, demand, bucket, rules, state)?);
         Ok(Some(Self { bucket: bucket.clone(), owners, operations, speed: builder.speed(&target) }))
     }
 }

@@ -55,16 +55,16 @@ pub fn convolve(
 
 /// What a convolution keeps for its backward pass: its input, its weight and its geometry.
 type Kept<B> = (FloatTensor<B>, FloatTensor<B>, Geometry);
-/// Gradients of the input, if it needs one, and of the weight.
-type Gradient<B> = (Option<FloatTensor<B>>, FloatTensor<B>);
+/// Gradients of the input and of the weight, of those that are asked for at least.
+type Gradient<B> = [Option<FloatTensor<B>>; 2];
 
 /// Way to compute a convolution and its gradients on the backend `B`.
 trait Way<B: PrimitiveBackend>: Debug + Send + Sync + 'static {
     /// Convolves `x` `[b, r, q, c]` with `weight` `[v, o]`: `[p, o]`.
     fn convolve(x: FloatTensor<B>, weight: FloatTensor<B>, geometry: Geometry) -> FloatTensor<B>;
 
-    /// Computes the gradient of the weight from that of the result, and if `for_x` that of the input.
-    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, for_x: bool) -> Gradient<B>;
+    /// Computes the gradients of input and weight from that of the result: those that are `wanted`, and perhaps the other.
+    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, wanted: [bool; 2]) -> Gradient<B>;
 }
 
 /// By products of Burn with windows that are cut out of host memory.
@@ -84,15 +84,16 @@ impl<B: HostBackend> Way<B> for OnHost {
         B::float_matmul(Self::windows::<B>(x, geometry), weight)
     }
 
-    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, for_x: bool) -> Gradient<B> {
+    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, [for_x, for_weight]: [bool; 2]) -> Gradient<B> {
         let (x, weight, geometry) = kept;
-        let grad_weight = B::float_matmul(B::float_transpose(Self::windows::<B>(x, geometry)), grad_output.clone());
+        let grad_weight = for_weight
+            .then(|| B::float_matmul(B::float_transpose(Self::windows::<B>(x, geometry)), grad_output.clone()));
         let grad_x = for_x.then(|| {
             let windows = B::contiguous(B::float_matmul(grad_output, B::float_transpose(weight)));
             let shape = geometry.input.into();
             B::compute("windows", &[&windows], vec![shape], |values| vec![geometry.add(values[0])]).remove(0)
         });
-        (grad_x, grad_weight)
+        [grad_x, grad_weight]
     }
 }
 
@@ -105,28 +106,32 @@ impl<B: KernelBackend> Way<B> for OnKernels {
         B::convolve(x, weight, geometry)
     }
 
-    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, for_x: bool) -> Gradient<B> {
+    fn gradients(kept: Kept<B>, grad_output: FloatTensor<B>, [for_x, _]: [bool; 2]) -> Gradient<B> {
         let (x, weight, geometry) = kept;
         if !for_x {
-            return (None, B::convolve_weight_back(x, grad_output, geometry));
+            return [None, Some(B::convolve_weight_back(x, grad_output, geometry))];
         }
         let (grad_x, grad_weight) = B::convolve_back(x, grad_output, weight, geometry);
-        (Some(grad_x), grad_weight)
+        [Some(grad_x), Some(grad_weight)]
     }
 }
 
 fn on_tape<B: PrimitiveBackend, W: Way<B>>(geometry: Geometry, x: Tensor<4>, weight: Tensor<2>) -> Tensor<2> {
     let inputs = [MaybeTracked::<B>::new(x), MaybeTracked::new(weight)];
     let [x, weight] = inputs.each_ref().map(MaybeTracked::primitive);
-    let output = W::convolve(x.clone(), weight.clone(), geometry);
-    if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
-        return B::from_plain(output);
-    }
+    let is_plain = inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_)));
+    // From here on `x` and `weight` alone hold the inputs: where nothing is kept, the input is free before the product.
     let nodes = inputs.map(|input| input.tracked().node());
+    if is_plain {
+        return B::from_plain(W::convolve(x, weight, geometry));
+    }
     let step = ConvolutionStep::<B, W>(PhantomData).prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
     B::from_tracked(match step {
-        OpsKind::Tracked(step) => step.finish((x, weight, geometry), output),
-        OpsKind::UnTracked(step) => step.finish(output),
+        OpsKind::Tracked(step) => {
+            let output = W::convolve(x.clone(), weight.clone(), geometry);
+            step.finish((x, weight, geometry), output)
+        }
+        OpsKind::UnTracked(step) => step.finish(W::convolve(x, weight, geometry)),
     })
 }
 
@@ -138,9 +143,8 @@ impl<B: PrimitiveBackend, W: Way<B>> Backward<B, 2> for ConvolutionStep<B, W> {
 
     fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output = gradients.consume::<B>(&ops.node);
-        let [for_x, for_weight] = ops.parents;
-        let (grad_x, grad_weight) = W::gradients(ops.state, grad_output, for_x.is_some());
-        for (parent, gradient) in [(for_x, grad_x), (for_weight, Some(grad_weight))] {
+        let found = W::gradients(ops.state, grad_output, ops.parents.each_ref().map(Option::is_some));
+        for (parent, gradient) in ops.parents.into_iter().zip(found) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
             }
