@@ -34,6 +34,9 @@ const STEPS_MIN: u64 = 10;
 const STEPS_MAX: u64 = 1_000;
 /// Distance of weights, as a share of their norm, that the order of sums on a GPU explains.
 const DISTANCE_MAX: f64 = 1e-3;
+/// Distance of loss and norm of the gradient from those of the CPU, as a share of them, that rounding explains: in fp32, and in 16
+/// bits.
+const VALUES_MAX: [f64; 2] = [1e-3, 5e-2];
 /// Shares of the whole time: of one training, and of a run within a budget.
 const TRAINING_SHARE: f64 = 0.08;
 const BUDGET_SHARE: f64 = 0.04;
@@ -47,6 +50,7 @@ const LEFT_BY_BALLAST: f64 = 0.7;
 pub(super) enum Part {
     Doctor,
     Speed,
+    Values,
     Training,
     Repeat,
     Resume,
@@ -56,9 +60,10 @@ pub(super) enum Part {
 }
 
 impl Part {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Doctor,
         Self::Speed,
+        Self::Values,
         Self::Training,
         Self::Repeat,
         Self::Resume,
@@ -71,6 +76,7 @@ impl Part {
         match self {
             Self::Doctor => "doctor",
             Self::Speed => "speed",
+            Self::Values => "values",
             Self::Training => "training",
             Self::Repeat => "repeat",
             Self::Resume => "resume",
@@ -84,6 +90,7 @@ impl Part {
         match self {
             Self::Doctor => "driver, devices and disks are in order",
             Self::Speed => "time, memory and calls of a step",
+            Self::Values => "the device computes what the CPU computes",
             Self::Training => "training lowers the loss",
             Self::Repeat => "a second run is the same",
             Self::Resume => "a run that was killed goes on as if it had not been",
@@ -137,6 +144,7 @@ impl<'a> Proof<'a> {
         match part {
             Part::Doctor => add(title, self.doctor()?),
             Part::Speed => add(title, self.speed()?),
+            Part::Values => add(title, self.values()?),
             Part::Training => add(title, self.training()?),
             Part::Repeat => add(title, self.repeat()?),
             Part::Resume => add(title, self.resume()?),
@@ -222,6 +230,61 @@ impl<'a> Proof<'a> {
             .with_detail("reads", profile.reads)
             .with_detail("times", json!(profile.times))
             .with_detail("memory", json!(profile.memory)))
+    }
+
+    /// Takes the first step of a run, and returns its loss and the norm of its gradient, or how it failed.
+    fn first_step(&self, name: &str, more: &[&str]) -> Result<Result<[f64; 2], Outcome>, Failure> {
+        let all = [&["--name", name, "--steps", "1", "--ui", "lines"], more].concat();
+        let ended = self.commands.run("train", &all, self.time / 3 + EXTRA)?;
+        if !ended.is_success() {
+            return Ok(Err(ended.failure()));
+        }
+        let records = match read_records(&self.commands.run_folder(name).join(RECORD)) {
+            Ok(records) => records,
+            Err(error) => return Ok(Err(unreadable(&error))),
+        };
+        let found = records.into_iter().find_map(|record| match record.event {
+            Event::Step(StepEvent { loss, norm, .. }) => Some([loss, norm]),
+            _ => None,
+        });
+        Ok(found.ok_or_else(|| Outcome::fail("the run recorded no step")))
+    }
+
+    /// Compares loss and gradient of the first step with those that the CPU computes from the same weights and the same batch.
+    fn values(&mut self) -> Result<Outcome, Failure> {
+        match self.profile()? {
+            Err(failure) => return Ok(failure),
+            Ok(profile) if profile.launches.is_none() => return Ok(Outcome::skip("the CPU computes")),
+            Ok(_) => {}
+        }
+        let exact = ["--set", "training.precision=fp32"];
+        let on_cpu = [&["--backend", "cpu", "--set", "device.replicas=1"], &exact[..]].concat();
+        let expected = match self.first_step("values-cpu", &on_cpu)? {
+            Ok(expected) => expected,
+            Err(failure) => {
+                let why = format!("the CPU took no step to compare with: {}", failure.finding);
+                return Ok(Outcome::skip(why));
+            }
+        };
+        let (mut lines, mut is_near, mut details) = (Vec::new(), true, Vec::new());
+        for (kind, more, most) in [("fp32", &exact[..], VALUES_MAX[0]), ("as configured", &[], VALUES_MAX[1])] {
+            let found = match self.first_step(&format!("values-{}", kind.replace(' ', "-")), more)? {
+                Ok(found) => found,
+                Err(failure) => return Ok(within(&format!("in a step {kind}"), failure)),
+            };
+            let far = distances(found, expected);
+            // What is not a number is not near.
+            is_near &= far.iter().all(|far| *far <= most);
+            lines.push(format!(
+                "{kind}: loss {:.1e} and norm of the gradient {:.1e} from those of the CPU",
+                far[0], far[1]
+            ));
+            details.push(json!({"precision": kind, "loss": found[0], "norm": found[1], "most": most}));
+        }
+        let outcome = if is_near { Outcome::pass(lines.join("\n")) } else { Outcome::fail(lines.join("\n")) };
+        Ok(outcome
+            .with_detail("cpu", json!({"loss": expected[0], "norm": expected[1]}))
+            .with_detail("device", json!(details)))
     }
 
     /// Returns the number of steps that a training of this proof has.
@@ -440,6 +503,11 @@ impl<'a> Proof<'a> {
     }
 }
 
+/// Returns the distances of `found` from `expected`, as shares of it.
+fn distances(found: [f64; 2], expected: [f64; 2]) -> [f64; 2] {
+    std::array::from_fn(|index| (found[index] / expected[index] - 1.0).abs())
+}
+
 /// Puts into the finding of `outcome` what it was found in.
 fn within(place: &str, outcome: Outcome) -> Outcome {
     Outcome { finding: format!("{place}: {}", outcome.finding), ..outcome }
@@ -481,6 +549,14 @@ mod tests {
     use plimsoll_monitor::doctor::CheckReport;
 
     use super::*;
+
+    #[test]
+    fn what_is_not_a_number_is_far() {
+        assert_eq!(distances([2.0, 3.0], [2.0, 2.0]), [0.0, 0.5]);
+        for far in [f64::NAN, 0.0, f64::INFINITY] {
+            assert!(!distances([far, 1.0], [2.0, 1.0]).iter().all(|far| *far <= VALUES_MAX[1]));
+        }
+    }
 
     #[test]
     fn a_report_of_stress_without_a_judged_check_fails() {
