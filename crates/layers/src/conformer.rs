@@ -6,7 +6,8 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
 use plimsoll_tape::epilogue::Epilogue;
 
-use crate::branch::normed_branch;
+use crate::branch::{Branch, normed_branch};
+use crate::norm::{dense_then_norm, layer_norm_beside};
 use crate::{
     Activation, Attention, AttentionConfig, Convolution, ConvolutionConfig, FeedForward, FeedForwardConfig,
     HeadPositions, Lengths, NormKind, apply_layer_norm,
@@ -109,6 +110,9 @@ impl Conformer {
         let onto = |factor: f64| {
             move |x: Tensor<3>| Epilogue { dropout: self.dropout, residual: Some((x, factor)), ..Epilogue::default() }
         };
+        if !rematerialize {
+            return self.at_once(x, lengths, pass, onto);
+        }
         let half = |norm, layer: &FeedForward, x: Tensor<3>, pass: &Pass| {
             let outer = FeedForward::output_pass(pass);
             normed_branch(norm, layer, x, lengths, pass, (&outer, onto(0.5)), rematerialize)
@@ -120,5 +124,30 @@ impl Conformer {
         let end = (&convolution, onto(1.0));
         let x = normed_branch(&self.norm_convolution, &self.convolution, x, lengths, &convolution, end, rematerialize);
         apply_layer_norm(&self.norm_last, half(&self.norm_second, &self.second, x, &second), pass)
+    }
+
+    /// Applies the block with all activations kept. Each norm belongs to the sum before it. `onto` makes what follows the last layer of
+    /// a part from its factor and the input of the part.
+    fn at_once<E: Fn(Tensor<3>) -> Epilogue>(
+        &self,
+        x: Tensor<3>,
+        lengths: &Lengths,
+        pass: &Pass,
+        onto: impl Fn(f64) -> E,
+    ) -> Tensor<3> {
+        let [first, second, convolution] = ["first", "second", "convolution"].map(|name| pass.with(name));
+        let (normed, x) = layer_norm_beside(&self.norm_first, x, &first);
+        let y = self.first.before_output(normed, lengths, &first);
+        let (outer, next) = (FeedForward::output_pass(&first), (&self.norm_attention, true));
+        let (normed, x) = dense_then_norm(self.first.output_layer(), y, onto(0.5)(x), &outer, next);
+        let y = self.attention.before_output(normed, lengths, &pass.with("weights"));
+        let (outer, next) = (pass.with("attention"), (&self.norm_convolution, true));
+        let (normed, x) = dense_then_norm(self.attention.output_layer(), y, onto(1.0)(x), &outer, next);
+        let y = self.convolution.before_output(normed, lengths, &convolution);
+        let next = (&self.norm_second, true);
+        let (normed, x) = dense_then_norm(self.convolution.output_layer(), y, onto(1.0)(x), &convolution, next);
+        let y = self.second.before_output(normed, lengths, &second);
+        let (outer, next) = (FeedForward::output_pass(&second), (&self.norm_last, false));
+        dense_then_norm(self.second.output_layer(), y, onto(0.5)(x), &outer, next).0
     }
 }

@@ -1,9 +1,10 @@
 //! Layer, group and batch norms that ignore padding.
 
 use burn::module::{Module, Param, RunningState};
-use burn::nn::LayerNorm;
+use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
+use plimsoll_tape::epilogue::{Epilogue, NextNorm};
 use plimsoll_tape::transfer::from_host;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,20 @@ pub(crate) fn layer_norm_to_compute(norm: &LayerNorm, x: Tensor<3>, pass: &Pass)
 /// Applies Burn's `norm` as [`layer_norm_to_compute`] does, and returns the result with `x`, for a residual connection.
 pub(crate) fn layer_norm_beside(norm: &LayerNorm, x: Tensor<3>, pass: &Pass) -> (Tensor<3>, Tensor<3>) {
     let (normed, x) = pass.layer_norm_beside(x, norm.gamma.val(), shift_of(norm), EPSILON);
+    (pass.observe(norm.gamma.id, normed), x)
+}
+
+/// Applies `layer` and `end` to `x`, then `norm` to the result, and returns the norm and the result. The norm has the dtype of matrix
+/// products if `to_compute`, otherwise fp32.
+pub(crate) fn dense_then_norm(
+    layer: &Linear,
+    x: Tensor<3>,
+    end: Epilogue,
+    pass: &Pass,
+    (norm, to_compute): (&LayerNorm, bool),
+) -> (Tensor<3>, Tensor<3>) {
+    let next = NextNorm { scale: norm.gamma.val(), shift: shift_of(norm), epsilon: EPSILON, to_compute };
+    let (normed, x) = pass.dense_into_norm(layer, x, end, next);
     (pass.observe(norm.gamma.id, normed), x)
 }
 

@@ -7,7 +7,7 @@ use plimsoll_tape::Pass;
 use plimsoll_tape::epilogue::Epilogue;
 
 use crate::branch::Branch;
-use crate::norm::layer_norm_beside;
+use crate::norm::{dense_then_norm, layer_norm_beside};
 use crate::{
     Activation, Attention, AttentionConfig, CrossAttention, CrossAttentionConfig, CrossMemory, FeedForward,
     FeedForwardConfig, GuidedAttention, HeadPositions, KeyValueCache, Lengths, apply_layer_norm,
@@ -134,6 +134,15 @@ impl EncoderBlock {
     /// Applies the block: `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have
     /// no meaning.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+        if self.norm_first {
+            let (normed, x) = layer_norm_beside(&self.norm_attention, x, pass);
+            let y = self.attention.before_output(normed, lengths, &pass.with("weights"));
+            let (own, next) = (pass.with("attention"), (&self.norm_feed_forward, true));
+            let end = Epilogue { dropout: self.dropout, residual: Some((x, 1.0)), ..Epilogue::default() };
+            let (normed, x) = dense_then_norm(self.attention.output_layer(), y, end, &own, next);
+            let end = Epilogue { residual: Some((x, 1.0)), ..Epilogue::default() };
+            return self.feed_forward.forward_into(normed, &pass.with("feed forward"), end);
+        }
         let x = residual(&self.norm_attention, self.norm_first, x, pass, |x, end| {
             let mixed = self.attention.before_output(x, lengths, &pass.with("weights"));
             let end = Epilogue { dropout: self.dropout, ..end };
@@ -291,6 +300,18 @@ impl DecoderBlock {
         cross: impl FnOnce(Tensor<3>, &Pass) -> Tensor<3>,
     ) -> Tensor<3> {
         let dropped = |end| Epilogue { dropout: self.dropout, ..end };
+        if self.norm_first {
+            // Each norm belongs to the sum before it.
+            let onto = |x| Epilogue { residual: Some((x, 1.0)), ..Epilogue::default() };
+            let (normed, x) = layer_norm_beside(&self.norm_self, x, pass);
+            let (y, next) = (attend(normed), (&self.norm_cross, true));
+            let (own, end) = (pass.with("attention"), dropped(onto(x)));
+            let (normed, x) = dense_then_norm(self.attention.output_layer(), y, end, &own, next);
+            let (y, next) = (cross(normed, &pass.with("cross weights")), (&self.norm_feed_forward, true));
+            let (own, end) = (pass.with("cross"), dropped(onto(x)));
+            let (normed, x) = dense_then_norm(self.cross.output_layer(), y, end, &own, next);
+            return self.feed_forward.forward_into(normed, &pass.with("feed forward"), onto(x));
+        }
         let x = residual(&self.norm_self, self.norm_first, x, pass, |x, end| {
             pass.with("attention").dense_into(self.attention.output_layer(), attend(x), dropped(end))
         });

@@ -64,6 +64,11 @@ impl BackendRules {
         }
     }
 
+    /// Returns whether a group of threads sees what others wrote before, in the same kernel.
+    pub(crate) fn shows_writes(self) -> bool {
+        matches!(self, Self::Cube { padded_rows: true, .. })
+    }
+
     /// Returns the alignment in bytes: the backend rounds allocation sizes up to its multiples.
     pub(crate) fn alignment(self) -> usize {
         match self {

@@ -144,7 +144,9 @@ impl<'a> Fusion<'a> {
         let tensors = self.operations.tensors(index);
         tensors.iter().filter(|tensor| is_over(tensor.id)).for_each(|tensor| heap.drop_tensor(tensor.id));
         if !is_view {
-            count(&Kernel::with_tensors(operation, tensors));
+            let kernel = Kernel::with_tensors(operation, tensors);
+            let more = u32::from(adds_sums(operation) && !heap.rules().shows_writes());
+            count(&Kernel { launches: kernel.launches + more, ..kernel });
         }
     }
 }
@@ -161,6 +163,11 @@ fn output(heap: &mut Heap, operation: &OperationIr, out: &TensorIr) -> Value {
         _ if has_no_gaps(operation) => heap.fresh(&out.shape, width),
         _ => heap.output(&out.shape, width),
     }
+}
+
+/// Returns whether an operation also adds up sums over segments.
+fn adds_sums(operation: &OperationIr) -> bool {
+    matches!(CustomOp::parse(operation), Some(CustomOp::Make(name)) if name.ends_with(CustomOp::WITH_SUMS))
 }
 
 /// Returns whether an operation is one of our kernels that leave no gaps between rows.

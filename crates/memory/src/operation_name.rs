@@ -87,6 +87,7 @@ fn custom_name(operation: &OperationIr) -> &'static str {
         Some(CustomOp::Parts) => "parts",
         Some(CustomOp::Upload) => "upload",
         Some(CustomOp::Make(name) | CustomOp::Change { name, .. } | CustomOp::Scratch { name, .. }) => {
+            let name = name.strip_suffix(CustomOp::WITH_SUMS).unwrap_or(name);
             NAMES.iter().find(|known| **known == name).copied().unwrap_or("other host operation")
         }
         _ => "custom operation",

@@ -260,6 +260,10 @@ const PREFIX: &str = "plimsoll.";
 const OFF: &str = "off";
 
 impl<'a> CustomOp<'a> {
+    /// End of the name of a [`Make`](Self::Make) that also adds up sums over segments of rows, on a device on which a group of threads
+    /// sees what others wrote: CUDA. Elsewhere another kernel does.
+    pub const WITH_SUMS: &'static str = " with sums";
+
     /// Parses `operation` as an operation that this crate records; `None` if it is one of Burn's operations.
     pub fn parse(operation: &'a OperationIr) -> Option<Self> {
         let OperationIr::Custom(custom) = operation else { return None };

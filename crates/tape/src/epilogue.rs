@@ -1,6 +1,6 @@
 //! What follows a matrix product: bias, activation, zeros in the padding, dropout, and the sum with a residual.
 //!
-//! On a GPU all of it is one kernel forward and two backward, where Burn has a kernel for nearly each step. On the CPU the
+//! On a GPU all of it is one kernel each way, where Burn has a kernel for nearly each step. On the CPU the
 //! steps are the operations of this crate, one after another.
 //!
 //! ```
@@ -17,6 +17,7 @@
 //! ```
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use burn::nn::Linear;
 use burn::tensor::{FloatDType, Int, Tensor, activation};
@@ -28,8 +29,10 @@ use burn_backend::tensor::FloatTensor;
 
 use crate::activation::{Activation, glu, silu};
 use crate::host::MaybeTracked;
-use crate::kernels::{EndTensors, EpilogueRule, KernelBackend, on_kernels};
+use crate::kernels::{EndTensors, EpilogueRule, KernelBackend, MOST_JOINED_WIDTH, on_kernels};
 use crate::noise::Mask;
+use crate::remat::nodes::{Exit, Outcome, Slots, hub_of, with_nodes};
+use crate::tensors::FloatMapper;
 use crate::{AttentionMask, Pass};
 
 // Shapes: b samples, t rows of a sample, d values of a row.
@@ -48,7 +51,50 @@ pub struct Epilogue {
     pub residual: Option<(Tensor<3>, f64)>,
 }
 
+/// Layer norm of a result, for what takes it next.
+#[derive(Clone, Debug)]
+pub struct NextNorm {
+    /// Scale of each value of a row.
+    pub scale: Tensor<1>,
+    /// Shift of each value of a row.
+    pub shift: Tensor<1>,
+    /// Number added to the variance before the square root.
+    pub epsilon: f64,
+    /// Whether the norm has the dtype of matrix products; otherwise it has that of the scale.
+    pub to_compute: bool,
+}
+
 impl Pass {
+    /// Applies `layer` and `end` to `x` as [`dense_into`](Self::dense_into) does, and returns the layer norm of the result, and the result.
+    ///
+    /// On a GPU a sum with a residual and its norm are one kernel forward and one backward.
+    pub fn dense_into_norm(
+        &self,
+        layer: &Linear,
+        x: Tensor<3>,
+        end: Epilogue,
+        norm: NextNorm,
+    ) -> (Tensor<3>, Tensor<3>) {
+        let device = x.device();
+        on_kernels!(
+            &device,
+            B => {
+                let bias = layer.bias.as_ref().map(|bias| self.to_compute_dtype(bias.val()));
+                let product = self.observe(layer.weight.id, self.product(layer, x));
+                ended_normed::<B>(self, product, bias, end, norm)
+            },
+            otherwise self.normed_beside(self.dense_into(layer, x, end), norm)
+        )
+    }
+
+    fn normed_beside(&self, x: Tensor<3>, norm: NextNorm) -> (Tensor<3>, Tensor<3>) {
+        let NextNorm { scale, shift, epsilon, to_compute } = norm;
+        match to_compute {
+            true => self.layer_norm_beside(x, scale, shift, epsilon),
+            false => (self.layer_norm(x.clone(), scale, shift, epsilon), x),
+        }
+    }
+
     /// Applies `layer` to `x` as [`dense`](Self::dense) does, and then `end`.
     pub fn dense_into(&self, layer: &Linear, x: Tensor<3>, end: Epilogue) -> Tensor<3> {
         let device = x.device();
@@ -139,6 +185,78 @@ fn ended<B: KernelBackend>(pass: &Pass, product: Tensor<3>, bias: Option<Tensor<
         OpsKind::Tracked(step) => step.finish((kept, beside, rule), y),
         OpsKind::UnTracked(step) => step.finish(y),
     })
+}
+
+/// Ends a product as [`ended`] does, and normalizes the result: one operation of the tape with two results, the norm and the result.
+fn ended_normed<B: KernelBackend>(
+    pass: &Pass,
+    product: Tensor<3>,
+    bias: Option<Tensor<1>>,
+    end: Epilogue,
+    norm: NextNorm,
+) -> (Tensor<3>, Tensor<3>) {
+    let [samples, rows, width] = product.dims();
+    let shows_all = |valid: &AttentionMask| valid.key_lengths.iter().all(|&length| length as usize >= rows);
+    let is_plain = end.activation.is_none() && end.valid.as_ref().is_none_or(shows_all) && width <= MOST_JOINED_WIDTH;
+    let (dropout, residual) = match end {
+        Epilogue { dropout, residual: Some(residual), .. } if is_plain => (dropout, residual),
+        end => return pass.normed_beside(ended::<B>(pass, product, bias, end), norm),
+    };
+    let (residual, factor) = residual;
+    assert_eq!(residual.dims(), [samples, rows, width], "a residual has the shape of the result");
+    let mask = pass.noise().mask(dropout, 0);
+    mask.iter().for_each(|mask| mask.check_samples(samples));
+    let keys = mask.as_ref().map(|mask| B::plain_ints(mask.sample_keys(&product.device().inner())));
+    let rule = EpilogueRule {
+        activation: None,
+        dropout: mask.as_ref().map(Mask::rule),
+        from: product.dtype(),
+        to: residual.dtype(),
+        factor: factor as f32,
+    };
+    let to = match pass.compute_dtype() {
+        low if norm.to_compute && low != FloatDType::F32 => low.into(),
+        _ => norm.scale.dtype(),
+    };
+    let inputs = [product, residual].map(MaybeTracked::<B>::new).into_iter();
+    let inputs: Vec<MaybeTracked<B>> =
+        inputs.chain([norm.scale, norm.shift].map(MaybeTracked::new)).chain(bias.map(MaybeTracked::new)).collect();
+    let plain = |index: usize| inputs[index].primitive();
+    let beside = EndTensors { bias: inputs.get(4).map(MaybeTracked::primitive), lengths: None, keys };
+    let (scale, numbers) = (plain(2), (norm.epsilon as f32, to));
+    let [sum, normed, moments] =
+        B::end_norm(plain(0), plain(1), beside.clone(), [scale.clone(), plain(3)], rule.clone(), numbers);
+    if inputs.iter().all(|input| matches!(input, MaybeTracked::Plain(_))) {
+        return (B::from_plain(normed), B::from_plain(sum));
+    }
+    let (nodes, guards) = with_nodes::<B>(inputs.into_iter().map(MaybeTracked::tracked));
+    if guards.is_empty() {
+        return (B::constant::<3>(normed), B::constant::<3>(sum));
+    }
+    let slots = Slots::<B>::default();
+    let (found, kept) = (slots.clone(), [sum.clone(), moments, scale]);
+    let run = move || -> Outcome<B> {
+        let mut found = found.take().into_iter();
+        let (of_norm, of_sum) = (found.next().flatten(), found.next().flatten());
+        // In the order of the inputs.
+        let gradients: Vec<Option<FloatTensor<B>>> = match (of_norm, of_sum) {
+            (Some(of_norm), of_sum) => {
+                let all = B::end_norm_back(of_norm, of_sum, kept.clone(), beside.clone(), rule.clone());
+                let mut all: Vec<_> = all.into_iter().map(Some).collect();
+                all.swap(0, 1);
+                all
+            }
+            // What took the norm had no gradient.
+            (None, Some(of_sum)) => {
+                let (of_product, of_bias) = B::end_back(of_sum.clone(), None, beside.clone(), rule.clone());
+                vec![Some(of_product), Some(of_sum), None, None, of_bias]
+            }
+            (None, None) => Vec::new(),
+        };
+        nodes.iter().zip(gradients).filter_map(|(node, gradient)| node.zip(gradient)).collect()
+    };
+    let mut exit = Exit { hub: hub_of::<B>(guards, Arc::new(run), sum.clone()), slots };
+    (exit.map_float(B::constant::<3>(normed)), exit.map_float(B::constant::<3>(sum)))
 }
 
 #[derive(Debug)]
@@ -310,24 +428,118 @@ mod tests {
     fn kernels_equal_the_operations_of_the_cpu() {
         let cpu = Device::flex().autodiff();
         let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
-        for case in cases() {
-            let expected = on(&cpu, &case, Precision::Fp32);
-            for (precision, bound) in [(Precision::Fp32, 2e-5), (Precision::Fp16, 1e-2)] {
-                let found = on(&gpu, &case, precision);
-                assert_eq!(found.len(), expected.len(), "{case:?}");
-                for (found, expected) in found.iter().zip(&expected) {
-                    assert_eq!(found.len(), expected.len());
-                    let largest = expected.iter().fold(1.0_f32, |largest, x| largest.max(x.abs()));
-                    if (precision, case.activation) == (Precision::Fp16, Some(Activation::Relu)) {
-                        // A product near zero may get another sign, and then another gradient.
-                        let errors = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
-                        assert!(errors.sum::<f32>() < bound * largest * found.len() as f32, "{case:?}");
-                        continue;
+        crate::kernels::sums::in_both_ways(|| {
+            for case in cases() {
+                let expected = on(&cpu, &case, Precision::Fp32);
+                for (precision, bound) in [(Precision::Fp32, 2e-5), (Precision::Fp16, 1e-2)] {
+                    let found = on(&gpu, &case, precision);
+                    assert_eq!(found.len(), expected.len(), "{case:?}");
+                    for (found, expected) in found.iter().zip(&expected) {
+                        assert_eq!(found.len(), expected.len());
+                        let largest = expected.iter().fold(1.0_f32, |largest, x| largest.max(x.abs()));
+                        if (precision, case.activation) == (Precision::Fp16, Some(Activation::Relu)) {
+                            // A product near zero may get another sign, and then another gradient.
+                            let errors = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+                            assert!(errors.sum::<f32>() < bound * largest * found.len() as f32, "{case:?}");
+                            continue;
+                        }
+                        let far = found.iter().zip(expected).find(|(a, b)| (*a - *b).abs() > bound * largest);
+                        assert_eq!(far, None, "{precision:?}, {case:?}");
                     }
-                    let far = found.iter().zip(expected).find(|(a, b)| (*a - *b).abs() > bound * largest);
-                    assert_eq!(far, None, "{precision:?}, {case:?}");
                 }
             }
+        });
+    }
+
+    /// A sum and its norm: rows of a sample, samples, width, factor, dropout, whether the layer has a bias.
+    type NormCase = (usize, usize, usize, f64, f64, bool);
+
+    /// Computes on `device` the norm of a sum and the sum, of which the loss uses those that `uses` says, and the gradients of input,
+    /// residual, weight, bias, scale and shift.
+    fn normed(
+        device: &Device,
+        case: NormCase,
+        uses: [bool; 2],
+        precision: Precision,
+        to_compute: bool,
+    ) -> Vec<Vec<f32>> {
+        let (t, b, width, factor, dropout, has_bias) = case;
+        let layer = initialize(LinearConfig::new(5, width).with_bias(has_bias).init(device), Key::new(3));
+        let random = |key: u64, shape: [usize; 3]| {
+            let count = shape.iter().product::<usize>() as u64;
+            let values: Vec<f32> = (0..count).map(|i| Key::new(key).at(i).unit() as f32 * 2.0 - 1.0).collect();
+            Tensor::<3>::from_data(TensorData::new(values, shape), device)
+        };
+        let (x, residual) = (random(1, [b, t, 5]).require_grad(), random(2, [b, t, width]).require_grad());
+        let [scale, shift] = [3, 4].map(|key| random(key, [1, 1, width]).reshape([width]).require_grad());
+        let samples: Vec<SampleId> = (0..b as u64).map(SampleId).collect();
+        let pass = Pass::new(Choice { precision, ..Choice::default() }, Noise::new(Key::new(7), &samples)).with("here");
+        let end = Epilogue { dropout, residual: Some((residual.clone(), factor)), ..Epilogue::default() };
+        let norm = NextNorm { scale: scale.clone(), shift: shift.clone(), epsilon: 1e-5, to_compute };
+        let (y, sum) = pass.dense_into_norm(&layer, x.clone(), end, norm);
+        assert_eq!(y.dtype(), if to_compute { pass.compute_dtype().into() } else { DType::F32 });
+        assert_eq!(sum.dtype(), DType::F32);
+        let y = pass.at_least_fp32(y);
+        let read = |x: Tensor<1>| x.cast(FloatDType::F32).into_data().try_to_vec::<f32>().expect("numbers");
+        let mut all = [&y, &sum].map(|x| read(x.clone().without_autodiff().reshape([-1]))).to_vec();
+        let mut loss = (x.clone() * 0.1).sum();
+        if uses[0] {
+            loss = loss + (y * random(5, [b, t, width])).sum();
         }
+        if uses[1] {
+            loss = loss + (sum.square() * random(6, [b, t, width])).sum();
+        }
+        let grads = loss.backward();
+        all.push(read(x.grad(&grads).expect("a gradient").reshape([-1])));
+        all.extend(residual.grad(&grads).map(|x| read(x.reshape([-1]))));
+        all.extend(layer.weight.val().grad(&grads).map(|x| read(x.reshape([-1]))));
+        all.extend(layer.bias.as_ref().and_then(|bias| bias.val().grad(&grads)).map(read));
+        all.extend([scale, shift].iter().filter_map(|leaf| leaf.grad(&grads)).map(read));
+        all
+    }
+
+    #[test]
+    fn a_norm_beside_its_sum_has_the_values_of_both() {
+        let device = Device::flex().autodiff();
+        let found = normed(&device, (3, 2, 4, 0.5, 0.0, true), [true, true], Precision::Fp32, true);
+        // Two results, and the gradients of input, residual, weight, bias, scale and shift.
+        assert_eq!(found.len(), 8);
+        for row in found[0].chunks(4).zip(found[1].chunks(4)).map(|(norm, sum)| (norm.len(), sum.len())) {
+            assert_eq!(row, (4, 4));
+        }
+        assert_eq!(normed(&device, (3, 2, 4, 0.5, 0.0, true), [false, false], Precision::Fp32, true).len(), 3);
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn kernels_of_a_norm_beside_its_sum_equal_the_operations_of_the_cpu() {
+        let cpu = Device::flex().autodiff();
+        let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
+        let cases: [NormCase; 5] = [
+            (1, 1, 1, 1.0, 0.0, true),
+            (70, 3, 33, 0.5, 0.3, true),
+            (33, 2, 96, 1.0, 0.3, false),
+            (5, 40, 64, 0.5, 0.0, true),
+            (40, 2, 1100, 1.0, 0.3, true),
+        ];
+        crate::kernels::sums::in_both_ways(|| {
+            for case in cases {
+                for uses in [[true, true], [true, false], [false, true], [false, false]] {
+                    let expected = normed(&cpu, case, uses, Precision::Fp32, true);
+                    for (precision, bound) in [(Precision::Fp32, 2e-5), (Precision::Fp16, 2e-2)] {
+                        let to_compute = case.0 != 33;
+                        let found = normed(&gpu, case, uses, precision, to_compute);
+                        assert_eq!(found.len(), expected.len(), "{case:?} {uses:?}");
+                        for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                            assert_eq!(found.len(), expected.len());
+                            let largest = expected.iter().fold(1.0_f32, |largest, x| largest.max(x.abs()));
+                            let far = found.iter().zip(expected).find(|(a, b)| (*a - *b).abs() > bound * largest);
+                            assert_eq!(far, None, "{precision:?}, {case:?} {uses:?} {index}");
+                        }
+                    }
+                }
+            }
+        });
     }
 }

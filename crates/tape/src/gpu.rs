@@ -12,6 +12,14 @@ pub use timings::KernelTime;
 
 use std::path::PathBuf;
 
+/// Forgets what kernels of this crate keep on GPUs from one launch to the next. To be called when something failed on a GPU, such as an
+/// allocation, and its queue has been flushed: what was kept may have inherited the failure, and would give it to later kernels. The
+/// trainer and the decoder of `plimsoll-train` call it.
+pub fn forget_kept() {
+    #[cfg(feature = "cube")]
+    crate::kernels::sums::forget();
+}
+
 /// Settings of GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuSettings {

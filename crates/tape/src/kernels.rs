@@ -3,13 +3,10 @@
 use std::fmt;
 
 use burn::tensor::{DType, Shape};
-use burn_backend::TensorMetadata;
 use burn_backend::tensor::{FloatTensor, IntTensor};
-use burn_dispatch::backends::Capture;
 
 use crate::activation::Activation;
 use crate::bridge::PrimitiveBackend;
-use crate::capture::record_kernel;
 use crate::geometry::Geometry;
 use crate::noise::DropRule;
 
@@ -23,6 +20,8 @@ mod cube;
 #[cfg(feature = "cube")]
 mod depthwise;
 #[cfg(feature = "cube")]
+mod end_norm;
+#[cfg(feature = "cube")]
 mod epilogue;
 pub(crate) mod flat;
 #[cfg(feature = "cube")]
@@ -33,10 +32,11 @@ mod norm;
 mod queue;
 #[cfg(feature = "cube")]
 mod random;
+mod recorded;
 #[cfg(feature = "cube")]
 mod rows;
 #[cfg(feature = "cube")]
-mod sums;
+pub(crate) mod sums;
 #[cfg(feature = "cube")]
 mod weights;
 #[cfg(feature = "cube")]
@@ -47,6 +47,12 @@ pub(crate) const SEGMENT_FRAMES: usize = 256;
 
 /// Rows that one thread adds up for the gradients of scale and shift of layer norm. A segment ends with its sample.
 pub(crate) const NORM_SEGMENT_ROWS: usize = 64;
+
+/// Rows of which one group of threads computes all gradients of layer norm. They end with their sample.
+pub(crate) const NORM_GROUP_ROWS: usize = 32;
+
+/// Widest rows of which one kernel computes all gradients of layer norm: a thread holds a 32nd of a row.
+pub(crate) const MOST_JOINED_WIDTH: usize = 1024;
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
 
@@ -246,6 +252,16 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         rule: WeightsRule,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
+    /// Computes the gradients of [`norm_rows`](Self::norm_rows) for the input, as [`norm_rows_back`](Self::norm_rows_back) does, and
+    /// for scale and shift, of the type of `scale`.
+    fn norm_rows_back_with_sums(
+        grad_output: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        other: Option<FloatTensor<Self>>,
+    ) -> [FloatTensor<Self>; 3];
+
     /// Computes the gradient of the scores from the softmax and the gradient of the weights. If `by_distance`, also computes the
     /// gradient of the scores by distance.
     fn attention_weights_back(
@@ -273,6 +289,28 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         beside: EndTensors<Self>,
         rule: EpilogueRule,
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
+
+    /// Ends `product` by `rule` as [`end`](Self::end) does, without an activation or zeros in the padding, and computes the layer norm of
+    /// the result with the `norm`'s scale and shift, in the type `to`. Rows are at most [`MOST_JOINED_WIDTH`] wide. Returns the result, the
+    /// norm, and the moments of the rows.
+    fn end_norm(
+        product: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+        beside: EndTensors<Self>,
+        norm: [FloatTensor<Self>; 2],
+        rule: EpilogueRule,
+        numbers: (f32, DType),
+    ) -> [FloatTensor<Self>; 3];
+
+    /// Computes the gradients of [`end_norm`](Self::end_norm) from that of the norm, `grad_output`, and `other`, that of the result: of the
+    /// residual, of the product, of scale and shift, and of the bias if there is one. `kept` are the result, the moments, and the scale.
+    fn end_norm_back(
+        grad_output: FloatTensor<Self>,
+        other: Option<FloatTensor<Self>>,
+        kept: [FloatTensor<Self>; 3],
+        beside: EndTensors<Self>,
+        rule: EpilogueRule,
+    ) -> Vec<FloatTensor<Self>>;
 
     /// Cuts `projected` `[b, t, p * h * w]`, to which `bias` `[p * h * w]` is added if `rule` says so, into results `[b, h, t, w]`,
     /// with the `biases` `[h, w]` of those that have one.
@@ -320,6 +358,29 @@ pub(crate) fn sums_shape(x: &Shape, taps: usize) -> Shape {
     Shape::new([x[0] * x[1].div_ceil(SEGMENT_FRAMES), taps + 1, x[2]])
 }
 
+/// Most groups of threads that count which of them are done.
+pub(crate) const MOST_PLACES: usize = 1024;
+
+/// Most sums of segments that one group of threads adds up while the rest of the device waits.
+const MOST_SUMS: usize = 1 << 18;
+
+/// Returns whether sums over segments of the shape `sums` may be added up by the last groups of threads of the kernel that makes them,
+/// which count in `places`: if not, another kernel adds them up faster.
+pub(crate) fn ends_at_once(sums: &Shape, places: usize) -> bool {
+    let count = sums.num_elements();
+    places <= MOST_PLACES && count > 0 && count / places.max(1) <= MOST_SUMS
+}
+
+/// Returns the number of groups of 32 columns, each of which ends its sums alone.
+pub(crate) fn column_groups(columns: usize) -> usize {
+    columns.div_ceil(32)
+}
+
+/// Returns the number of groups of columns and taps of a depthwise convolution, each of which ends its sums alone.
+pub(crate) fn tap_groups(columns: usize, taps: usize) -> usize {
+    column_groups(columns) * (taps + 1).div_ceil(8)
+}
+
 /// Returns the shape of the moments of a layer norm for an input of shape `x`.
 pub(crate) fn moments_shape(x: &Shape) -> Shape {
     Shape::new([x[0], x[1], 2])
@@ -328,6 +389,17 @@ pub(crate) fn moments_shape(x: &Shape) -> Shape {
 /// Returns the shape of the sums over segments of a layer norm for an input of shape `x`.
 pub(crate) fn norm_sums_shape(x: &Shape) -> Shape {
     Shape::new([x[0] * x[1].div_ceil(NORM_SEGMENT_ROWS), 2, x[2]])
+}
+
+/// Returns the shape of the sums over segments of a layer norm for an input of shape `x`, where one kernel computes all gradients.
+pub(crate) fn norm_back_sums_shape(x: &Shape) -> Shape {
+    Shape::new([x[0] * x[1].div_ceil(NORM_GROUP_ROWS), 2, x[2]])
+}
+
+/// Returns the shape of the sums over segments of [`KernelBackend::end_norm_back`] for an input of shape `x`.
+pub(crate) fn end_norm_sums_shape(x: &Shape, has_bias: bool) -> Shape {
+    let [segments, rows, width] = norm_back_sums_shape(x).dims();
+    Shape::new([segments, rows + usize::from(has_bias), width])
 }
 
 /// Returns the shape of the scores by distance of attention whose scores have the shape `scores`.
@@ -344,240 +416,4 @@ pub(crate) fn parts_shape(shape: [usize; 2], count: usize, width: usize) -> [usi
 #[cfg(feature = "cube")]
 fn address_of(tensors: &[&burn_cubecl::tensor::CubeTensor]) -> burn_cubecl::cubecl::prelude::AddressType {
     tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
-}
-
-/// Records two sums over segments: first the sums of each segment, of the shape `segments`, then the two in one kernel.
-fn record_sums(
-    name: &str,
-    inputs: Vec<FloatTensor<Capture>>,
-    segments: Shape,
-    made: Vec<(Shape, DType)>,
-) -> (FloatTensor<Capture>, FloatTensor<Capture>) {
-    let of_segments = record_kernel(name, inputs, vec![(segments, DType::F32)]);
-    let mut made = record_kernel(name, of_segments, made).into_iter();
-    let mut next = || made.next().expect("two tensors are made");
-    (next(), next())
-}
-
-/// Names of a convolution, of its gradients, and of what both take for a piece, in a capture.
-const CONVOLUTION: &str = "convolution";
-const CONVOLUTION_BACK: &str = "convolution gradient";
-const PIECE: &str = "piece of a convolution";
-
-/// Records what the gradients of a convolution take beside their results.
-fn record_pieces(x: FloatTensor<Capture>, grad_output: FloatTensor<Capture>, geometry: Geometry) {
-    let (dtype, outputs) = (x.dtype(), grad_output.shape()[1]);
-    let pieces = geometry.pieces(dtype.size());
-    let shape = parts_shape([geometry.values(), outputs], pieces.len(), dtype.size());
-    let parts =
-        (pieces.len() > 1).then(|| record_kernel(PIECE, vec![x.clone()], vec![(shape.into(), dtype)]).remove(0));
-    for piece in &pieces {
-        let made = vec![(Shape::new([geometry.places_of(piece), outputs]), dtype)];
-        let some = match pieces.len() {
-            1 => vec![grad_output.clone()],
-            _ => record_kernel(PIECE, vec![grad_output.clone()], made),
-        };
-        let inputs = std::iter::once(x.clone()).chain(some.iter().cloned()).collect();
-        record_kernel(PIECE, inputs, vec![(geometry.shape_of(piece).into(), dtype)]);
-    }
-    if let Some(parts) = parts {
-        // They are there until they are added up.
-        record_kernel(PIECE, vec![parts], Vec::new());
-    }
-}
-
-impl KernelBackend for Capture {
-    fn split_heads(
-        projected: FloatTensor<Self>,
-        bias: Option<FloatTensor<Self>>,
-        biases: Vec<FloatTensor<Self>>,
-        rule: HeadsRule,
-    ) -> Vec<FloatTensor<Self>> {
-        let made = vec![(rule.output_shape(&projected.shape()), projected.dtype()); rule.outputs.len()];
-        record_kernel("heads", std::iter::once(projected).chain(bias).chain(biases).collect(), made)
-    }
-
-    fn split_heads_back(
-        grads: Vec<Option<FloatTensor<Self>>>,
-        rule: HeadsRule,
-    ) -> (FloatTensor<Self>, Vec<FloatTensor<Self>>) {
-        let inputs: Vec<FloatTensor<Self>> = grads.into_iter().flatten().collect();
-        let (shape, dtype) = (inputs[0].shape(), inputs[0].dtype());
-        let biases: Vec<_> = rule.bias_shapes(&shape).map(|shape| (shape, dtype)).collect();
-        let rows = Shape::new([shape[0], shape[2], shape[1] * shape[3]]);
-        let segments = Shape::new([norm_sums_shape(&rows)[0], rule.sums(), rows[2]]);
-        let sums = (!biases.is_empty()).then_some((segments, DType::F32));
-        let made = std::iter::once((rule.projected_shape(&shape), dtype)).chain(sums).collect();
-        let mut made = record_kernel("heads", inputs, made);
-        let gradient = made.remove(0);
-        let biases = if made.is_empty() { made } else { record_kernel("heads", made, biases) };
-        (gradient, biases)
-    }
-
-    fn end(
-        product: FloatTensor<Self>,
-        residual: Option<FloatTensor<Self>>,
-        beside: EndTensors<Self>,
-        rule: EpilogueRule,
-    ) -> FloatTensor<Self> {
-        let made = vec![(rule.output_shape(&product.shape()), rule.to)];
-        let inputs = std::iter::once(product).chain(residual).chain(beside.into_list()).collect();
-        record_kernel("epilogue", inputs, made).remove(0)
-    }
-
-    fn end_back(
-        grad_output: FloatTensor<Self>,
-        product: Option<FloatTensor<Self>>,
-        beside: EndTensors<Self>,
-        rule: EpilogueRule,
-    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
-        let (shape, dtype) = (product.as_ref().unwrap_or(&grad_output).shape(), rule.from);
-        let segments = Shape::new([norm_sums_shape(&shape)[0], 1, shape[2]]);
-        let bias = beside.bias.as_ref().map(TensorMetadata::shape);
-        let sums = bias.is_some().then_some((segments, DType::F32));
-        let made = std::iter::once((shape, dtype)).chain(sums).collect();
-        let inputs = std::iter::once(grad_output).chain(product).chain(beside.into_list()).collect();
-        let mut made = record_kernel("epilogue", inputs, made);
-        let bias = bias.map(|bias| {
-            let sums = made.pop().into_iter().collect();
-            record_kernel("epilogue", sums, vec![(bias, dtype)]).remove(0)
-        });
-        (made.remove(0), bias)
-    }
-
-    fn attention_weights(
-        scores: FloatTensor<Self>,
-        by_distance: Option<FloatTensor<Self>>,
-        lengths: IntTensor<Self>,
-        keys: Option<IntTensor<Self>>,
-        rule: WeightsRule,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let one = (scores.shape(), scores.dtype());
-        let made = vec![one; if rule.dropout.is_some() { 2 } else { 1 }];
-        let inputs = std::iter::once(scores).chain(by_distance).chain([lengths]).chain(keys).collect();
-        let mut made = record_kernel("attention_weights", inputs, made);
-        let softmax = made.remove(0);
-        let weights = made.pop().unwrap_or_else(|| softmax.clone());
-        (softmax, weights)
-    }
-
-    fn attention_weights_back(
-        softmax: FloatTensor<Self>,
-        grad_output: FloatTensor<Self>,
-        keys: Option<IntTensor<Self>>,
-        _: WeightsRule,
-        by_distance: bool,
-    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
-        let (shape, dtype) = (softmax.shape(), softmax.dtype());
-        let distances = by_distance.then(|| (distances_shape(&shape), dtype));
-        let made = std::iter::once((shape, dtype)).chain(distances).collect();
-        let mut made =
-            record_kernel("attention_weights", [softmax, grad_output].into_iter().chain(keys).collect(), made);
-        (made.remove(0), made.pop())
-    }
-
-    fn cut_windows(x: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
-        let made = vec![(geometry.shape().into(), x.dtype())];
-        record_kernel("windows", vec![x], made).remove(0)
-    }
-
-    fn add_windows(windows: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
-        let made = vec![(geometry.input.into(), windows.dtype())];
-        record_kernel("windows", vec![windows], made).remove(0)
-    }
-
-    fn convolve(x: FloatTensor<Self>, weight: FloatTensor<Self>, geometry: Geometry) -> FloatTensor<Self> {
-        let (dtype, outputs) = (x.dtype(), weight.shape()[1]);
-        let made = vec![(Shape::new([geometry.places(), outputs]), dtype)];
-        let out = record_kernel(CONVOLUTION, vec![x.clone(), weight], made).remove(0);
-        let pieces = geometry.pieces(dtype.size());
-        for piece in &pieces {
-            let windows = record_kernel(PIECE, vec![x.clone()], vec![(geometry.shape_of(piece).into(), dtype)]);
-            if pieces.len() > 1 {
-                record_kernel(PIECE, windows, vec![(Shape::new([geometry.places_of(piece), outputs]), dtype)]);
-            }
-        }
-        out
-    }
-
-    fn convolve_back(
-        x: FloatTensor<Self>,
-        grad_output: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        geometry: Geometry,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let made = vec![(x.shape(), x.dtype()), (weight.shape(), x.dtype())];
-        let inputs = vec![x.clone(), grad_output.clone(), weight];
-        let mut made = record_kernel(CONVOLUTION_BACK, inputs, made).into_iter();
-        record_pieces(x, grad_output, geometry);
-        let mut next = || made.next().expect("two tensors are made");
-        (next(), next())
-    }
-
-    fn convolve_weight_back(
-        x: FloatTensor<Self>,
-        grad_output: FloatTensor<Self>,
-        geometry: Geometry,
-    ) -> FloatTensor<Self> {
-        let made = vec![(Shape::new([geometry.values(), grad_output.shape()[1]]), x.dtype())];
-        let out = record_kernel(CONVOLUTION_BACK, vec![x.clone(), grad_output.clone()], made).remove(0);
-        record_pieces(x, grad_output, geometry);
-        out
-    }
-
-    fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
-        let made = vec![(x.shape(), x.dtype())];
-        record_kernel("depthwise", vec![x, weight, bias], made).remove(0)
-    }
-
-    fn depthwise_back(grad_output: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
-        let made = vec![(grad_output.shape(), grad_output.dtype())];
-        record_kernel("depthwise", vec![grad_output, weight], made).remove(0)
-    }
-
-    fn depthwise_sums(
-        x: FloatTensor<Self>,
-        grad_output: FloatTensor<Self>,
-        taps: usize,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (dtype, shape) = (x.dtype(), sums_shape(&x.shape(), taps));
-        let made = vec![(Shape::new([shape[2], 1, taps]), dtype), (Shape::new([shape[2]]), dtype)];
-        record_sums("depthwise", vec![x, grad_output], shape, made)
-    }
-
-    fn norm_rows(
-        x: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-        shift: FloatTensor<Self>,
-        _: f32,
-        to: DType,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let outputs = vec![(x.shape(), to), (moments_shape(&x.shape()), DType::F32)];
-        let mut made = record_kernel("layer_norm", vec![x, scale, shift], outputs).into_iter();
-        let mut next = || made.next().expect("two tensors are made");
-        (next(), next())
-    }
-
-    fn norm_rows_back(
-        grad_output: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        moments: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-        other: Option<FloatTensor<Self>>,
-    ) -> FloatTensor<Self> {
-        let made = vec![(x.shape(), x.dtype())];
-        let inputs = [grad_output, x, moments, scale].into_iter().chain(other).collect();
-        record_kernel("layer_norm", inputs, made).remove(0)
-    }
-
-    fn norm_rows_sums(
-        grad_output: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        moments: FloatTensor<Self>,
-        to: DType,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let shape = norm_sums_shape(&x.shape());
-        let made = vec![(Shape::new([shape[2]]), to); 2];
-        record_sums("layer_norm", vec![grad_output, x, moments], shape, made)
-    }
 }

@@ -185,8 +185,9 @@ impl Attention {
         let keys = key.dims()[2];
         let positions = self.position.as_ref().zip(position_query).map(|(position, query)| {
             let device = query.device();
-            let table = sight.constants.get("offsets", &[sight.first_query, t, keys, h * w], &device, || {
-                offsets(sight.first_query, t, keys, h * w, &device).unsqueeze::<3>()
+            let sizes = [sight.first_query, t, keys, h * w, pass.choice().precision as usize];
+            let table = sight.constants.get("offsets", &sizes, &device, || {
+                pass.to_compute_dtype(offsets(sight.first_query, t, keys, h * w, &device).unsqueeze::<3>())
             });
             let [table] = pass.dense_heads(position, table, h, 1, [Head::of(0)]);
             RelativePositions { query, table }

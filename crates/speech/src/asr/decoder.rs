@@ -82,13 +82,15 @@ impl Decoder {
         let x = pass.observe(self.embedding.weight.id, x);
         let x = pass.with("embedding").dropout(x, self.dropout);
         let lengths = Lengths::new(lengths, width);
+        // Each block projects the frames: they are cast once, and so is the sum of their gradients.
+        let frames = pass.to_compute_dtype(encoded.frames.clone());
         let run = |x, (index, block): (usize, &DecoderBlock)| {
             let (lengths, memory, pass) = (lengths.clone(), encoded.lengths.clone(), pass.with("block").at(index));
             let recompute = pass.choice().remat.covers(self.first_block + index);
             let forward = move |block: &DecoderBlock, (x, frames): (Tensor<3>, Tensor<3>)| {
                 block.forward(x, &lengths, frames, &memory, &pass)
             };
-            let inputs = (x, encoded.frames.clone());
+            let inputs = (x, frames.clone());
             if recompute { remat(block, inputs, forward) } else { forward(block, inputs) }
         };
         let x = self.blocks.iter().enumerate().fold(x, run);

@@ -123,8 +123,10 @@ impl MelDecoder {
         let x = self.embed(self.previous_frames(target), self.condition(voice, pass), 0, prenet_noise, pass);
         let mut x = pass.with("input").dropout(x, self.dropout);
         let mut attention_loss: Option<Tensor<1>> = None;
+        // Each block projects the tokens: they are cast once, and so is the sum of their gradients.
+        let tokens = pass.to_compute_dtype(text.tokens.clone());
         for (index, block) in self.blocks.iter().enumerate() {
-            let inputs = (x, text.tokens.clone());
+            let inputs = (x, tokens.clone());
             let (lengths, memory, pass) = (steps.clone(), text.lengths.clone(), pass.with("block").at(index));
             let recompute = pass.choice().remat.covers(self.first_block + index);
             if let Some(guide) = guide.cloned() {

@@ -255,17 +255,19 @@ mod tests {
         let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
         let segment = crate::kernels::SEGMENT_FRAMES;
         let cases = [[2, 9, 6, 5], [3, 1, 33, 15], [1, 2 * segment + 1, 40, 31], [2, segment, 64, 7], [2, 5, 8, 1]];
-        for case in cases {
-            let expected = all(depthwise, case, DType::F32, &cpu);
-            assert_close(&all(depthwise, case, DType::F32, &gpu), &expected, 2e-5, case);
-            assert_close(&all(depthwise, case, DType::F16, &gpu), &expected, 2e-2, case);
-            // Another layout: the frames of a channel lie beside each other in memory.
-            let turned: Convolve = |x, weight, bias| {
-                let [b, t, d] = x.dims();
-                depthwise(x.reshape([b, d, t]).swap_dims(1, 2), weight, bias)
-            };
-            let [ours, theirs] = [&gpu, &cpu].map(|device| all(turned, case, DType::F32, device));
-            assert_close(&ours, &theirs, 2e-5, case);
-        }
+        crate::kernels::sums::in_both_ways(|| {
+            for case in cases {
+                let expected = all(depthwise, case, DType::F32, &cpu);
+                assert_close(&all(depthwise, case, DType::F32, &gpu), &expected, 2e-5, case);
+                assert_close(&all(depthwise, case, DType::F16, &gpu), &expected, 2e-2, case);
+                // Another layout: the frames of a channel lie beside each other in memory.
+                let turned: Convolve = |x, weight, bias| {
+                    let [b, t, d] = x.dims();
+                    depthwise(x.reshape([b, d, t]).swap_dims(1, 2), weight, bias)
+                };
+                let [ours, theirs] = [&gpu, &cpu].map(|device| all(turned, case, DType::F32, device));
+                assert_close(&ours, &theirs, 2e-5, case);
+            }
+        });
     }
 }

@@ -187,17 +187,13 @@ fn beside_on<B: KernelBackend>(
             // What took the norm had no gradient.
             return for_x.zip(other).into_iter().collect();
         };
-        let mut all = Vec::new();
-        if let Some(node) = for_x {
-            let of_x = B::norm_rows_back(grad_output.clone(), kept.clone(), moments.clone(), scale.clone(), other);
-            all.push((node, of_x));
-        }
-        if for_scale.is_some() || for_shift.is_some() {
-            let (of_scale, of_shift) = B::norm_rows_sums(grad_output, kept.clone(), moments.clone(), scale.dtype());
-            all.extend(for_scale.map(|node| (node, of_scale)));
-            all.extend(for_shift.map(|node| (node, of_shift)));
-        }
-        all
+        let found = gradients::<B>(
+            grad_output,
+            [kept.clone(), moments.clone(), scale.clone()],
+            other,
+            [for_x.is_some(), for_scale.is_some() || for_shift.is_some()],
+        );
+        [for_x, for_scale, for_shift].into_iter().zip(found).filter_map(|(node, found)| node.zip(found)).collect()
     };
     let mut exit = Exit { hub: hub_of::<B>(guards, Arc::new(run), x.clone()), slots };
     (exit.map_float(B::constant::<3>(normed)), exit.map_float(B::constant::<3>(x)))
@@ -212,22 +208,34 @@ impl<B: KernelBackend> Backward<B, 3> for GpuStep<B> {
 
     fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let grad_output = gradients.consume::<B>(&ops.node);
-        let [x, moments, scale] = ops.state;
-        let of_scale = scale.dtype();
         let [for_x, for_scale, for_shift] = ops.parents;
-        if let Some(parent) = for_x {
-            let found = B::norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale, None);
-            gradients.register::<B>(parent.id, found);
-        }
-        if for_scale.is_none() && for_shift.is_none() {
-            return;
-        }
-        let (scale, shift) = B::norm_rows_sums(grad_output, x, moments, of_scale);
-        for (parent, gradient) in [(for_scale, scale), (for_shift, shift)] {
-            if let Some(parent) = parent {
+        let wanted = [for_x.is_some(), for_scale.is_some() || for_shift.is_some()];
+        let found = self::gradients::<B>(grad_output, ops.state, None, wanted);
+        for (parent, gradient) in [for_x, for_scale, for_shift].into_iter().zip(found) {
+            if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
             }
         }
+    }
+}
+
+/// Computes the gradients of input, scale and shift from that of the result and from input, moments and scale. `other` is added
+/// to that of the input. `wanted` says whether that of the input and whether those of scale and shift are.
+fn gradients<B: KernelBackend>(
+    grad_output: FloatTensor<B>,
+    [x, moments, scale]: [FloatTensor<B>; 3],
+    other: Option<FloatTensor<B>>,
+    wanted: [bool; 2],
+) -> [Option<FloatTensor<B>>; 3] {
+    match wanted {
+        [true, true] => B::norm_rows_back_with_sums(grad_output, x, moments, scale, other).map(Some),
+        [true, false] => [Some(B::norm_rows_back(grad_output, x, moments, scale, other)), None, None],
+        [false, true] => {
+            let of_scale = scale.dtype();
+            let (of_scale, of_shift) = B::norm_rows_sums(grad_output, x, moments, of_scale);
+            [None, Some(of_scale), Some(of_shift)]
+        }
+        [false, false] => [None, None, None],
     }
 }
 
@@ -365,11 +373,21 @@ mod tests {
             [y.into_data(), x.grad(&grads).unwrap().into_data(), scale, shift]
         };
         let segment = crate::kernels::NORM_SEGMENT_ROWS;
-        for shape in [[3, 2, 1], [1, 2 * segment + 1, 5], [2, segment, 80], [5, 9, 64], [2, 3, 700]] {
-            for (ours, theirs) in all(shape, &gpu).iter().zip(&all(shape, &cpu)) {
-                ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 1e-4));
+        crate::kernels::sums::in_both_ways(|| {
+            for shape in [
+                [3, 2, 1],
+                [1, 2 * segment + 1, 5],
+                [2, segment, 80],
+                [5, 9, 64],
+                [2, 3, 700],
+                [40, 70, 33],
+                [2, 40, 1100],
+            ] {
+                for (ours, theirs) in all(shape, &gpu).iter().zip(&all(shape, &cpu)) {
+                    ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-4, 1e-4));
+                }
             }
-        }
+        });
     }
 
     #[test]
@@ -421,15 +439,17 @@ mod tests {
             let [scale, shift] = [scale, shift].map(|leaf| leaf.grad(&grads).unwrap().into_data());
             [y.into_data(), x.grad(&grads).unwrap().into_data(), scale, shift]
         };
-        for shape in [[3, 2, 8], [1, 70, 33], [2, 64, 80]] {
-            let expected = all(shape, &cpu, FloatDType::F32, false, &Pass::plain());
-            for (takes, gives) in [(FloatDType::F16, false), (FloatDType::F32, true), (FloatDType::F16, true)] {
-                let found = all(shape, &gpu, takes, gives, &half);
-                for (ours, theirs) in found.iter().zip(&expected) {
-                    ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-2, 1e-2));
+        crate::kernels::sums::in_both_ways(|| {
+            for shape in [[3, 2, 8], [1, 70, 33], [2, 64, 80]] {
+                let expected = all(shape, &cpu, FloatDType::F32, false, &Pass::plain());
+                for (takes, gives) in [(FloatDType::F16, false), (FloatDType::F32, true), (FloatDType::F16, true)] {
+                    let found = all(shape, &gpu, takes, gives, &half);
+                    for (ours, theirs) in found.iter().zip(&expected) {
+                        ours.assert_approx_eq::<f32>(theirs, burn::tensor::Tolerance::rel_abs(1e-2, 1e-2));
+                    }
                 }
             }
-        }
+        });
     }
 
     #[test]
@@ -441,7 +461,8 @@ mod tests {
     #[cfg(feature = "wgpu")]
     #[test]
     fn device_kernels_add_the_gradient_beside_a_norm() {
-        check_beside(&Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff());
+        let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
+        crate::kernels::sums::in_both_ways(|| check_beside(&gpu));
     }
 
     fn check_beside(device: &Device) {

@@ -9,12 +9,10 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use burn_dispatch::backends::Cube;
 
-use super::depthwise::sum_segments;
 use super::queue::queue;
-use super::sums::{Rows, add_segments};
 use super::{
-    EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, convolution, depthwise, distances_shape, epilogue,
-    heads, moments_shape, norm, weights, windows,
+    EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, convolution, depthwise, distances_shape, end_norm,
+    epilogue, heads, moments_shape, norm, weights, windows,
 };
 use crate::geometry::Geometry;
 
@@ -138,9 +136,7 @@ impl Kernels for CubeBackend {
         grad_output: FloatTensor<Self>,
         taps: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (dtype, channels) = (x.dtype, x.shape()[2]);
-        let rows = [Rows::turned(taps, channels), Rows::joined(1, channels)];
-        two(add_segments(sum_segments(x, grad_output, taps), &rows, dtype))
+        two(depthwise::sums(x, grad_output, taps))
     }
 
     fn norm_rows(
@@ -159,9 +155,7 @@ impl Kernels for CubeBackend {
         moments: FloatTensor<Self>,
         to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let width = x.shape()[2];
-        let rows = [Rows::joined(1, width), Rows::joined(1, width)];
-        two(add_segments(norm::norm_rows_sums(grad_output, x, moments), &rows, to))
+        two(norm::norm_rows_sums(grad_output, x, moments, to))
     }
 }
 
@@ -238,6 +232,50 @@ impl KernelBackend for Cube {
             std::iter::once(gradient).chain(bias).collect()
         });
         (made.remove(0), made.pop())
+    }
+
+    fn end_norm(
+        product: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+        beside: EndTensors<Self>,
+        norm: [FloatTensor<Self>; 2],
+        rule: EpilogueRule,
+        (epsilon, to): (f32, DType),
+    ) -> [FloatTensor<Self>; 3] {
+        let (shape, taken) = (product.shape(), beside.present());
+        let made = vec![(shape.clone(), rule.to), (shape.clone(), to), (moments_shape(&shape), DType::F32)];
+        let inputs = [product, residual].into_iter().chain(norm).chain(beside.into_list()).collect();
+        let mut made = queue("end_norm", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (product, residual, norm) = (next(), next(), [next(), next()]);
+            end_norm::end_norm(product, residual, beside_of(taken, next), norm, (&rule, epsilon, to))
+        })
+        .into_iter();
+        std::array::from_fn(|_| made.next().expect("three tensors are made"))
+    }
+
+    fn end_norm_back(
+        grad_output: FloatTensor<Self>,
+        other: Option<FloatTensor<Self>>,
+        kept: [FloatTensor<Self>; 3],
+        beside: EndTensors<Self>,
+        rule: EpilogueRule,
+    ) -> Vec<FloatTensor<Self>> {
+        let (shape, of_norm, taken) = (kept[0].shape(), kept[2].dtype(), beside.present());
+        let width = Shape::new([shape[2]]);
+        let bias = beside.bias.as_ref().map(|_| (width.clone(), rule.from));
+        let made = vec![(shape.clone(), rule.to), (shape, rule.from)];
+        let made = made.into_iter().chain(vec![(width, of_norm); 2]).chain(bias).collect();
+        let has_other = other.is_some();
+        let inputs = [grad_output].into_iter().chain(kept).chain(other).chain(beside.into_list()).collect();
+        queue("end_norm_back", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (grad_output, kept) = (next(), [next(), next(), next()]);
+            let other = has_other.then(&mut next);
+            end_norm::end_norm_back(grad_output, other, kept, beside_of(taken, next), &rule)
+        })
     }
 
     fn attention_weights(
@@ -364,6 +402,27 @@ impl KernelBackend for Cube {
         to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         <Self as Kernels>::norm_rows_sums(grad_output, x, moments, to)
+    }
+
+    fn norm_rows_back_with_sums(
+        grad_output: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        other: Option<FloatTensor<Self>>,
+    ) -> [FloatTensor<Self>; 3] {
+        let (shape, to) = (x.shape(), scale.dtype());
+        let of_scale = (Shape::new([shape[2]]), to);
+        let made = vec![(shape, x.dtype()), of_scale.clone(), of_scale];
+        let inputs = [grad_output, x, moments, scale].into_iter().chain(other).collect();
+        let mut made = queue("norm_rows_back_with_sums", inputs, made, |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (grad_output, x, moments, scale) = (next(), next(), next(), next());
+            norm::norm_rows_back_with_sums(grad_output, x, moments, scale, inputs.next())
+        })
+        .into_iter();
+        std::array::from_fn(|_| made.next().expect("three tensors are made"))
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! They read tensors of any layout and allocate nothing but their result. Sums are in fp32.
 
-use burn::tensor::DType;
 use burn_backend::TensorMetadata;
 use burn_backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::cubecl;
@@ -10,7 +9,8 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{SEGMENT_FRAMES, address_of, sums_shape};
+use super::sums::{Ending, Rows, Sums, is_last_group, total_of, write_sum};
+use super::{SEGMENT_FRAMES, address_of, sums_shape, tap_groups};
 
 // Shapes: b batch, t frames, d channels, k frames of the kernel.
 
@@ -49,29 +49,34 @@ pub(super) fn convolve(x: CubeTensor, weight: CubeTensor, bias: Option<CubeTenso
     out
 }
 
-/// Sums the products of `grad_output` and `x`, both `[b, t, d]`, over the frames of each segment: `[segments, k + 1, d]`. Row
-/// `i` is for the frame `i` of the kernel, and the last row has the sums of `grad_output` alone.
-pub(super) fn sum_segments(x: CubeTensor, grad_output: CubeTensor, taps: usize) -> CubeTensor {
-    let out_shape = sums_shape(&x.shape(), taps);
-    let (segments, d) = (out_shape[0], out_shape[2]);
-    let out = empty_device_dtype(x.client.clone(), x.device.clone(), out_shape, DType::F32);
-    if segments * d == 0 {
-        return out;
+/// Sums the products of `grad_output` and `x`, both `[b, t, d]`, over all frames: the gradients of the weight `[d, 1, k]` and of the bias
+/// `[d]`.
+pub(super) fn sums(x: CubeTensor, grad_output: CubeTensor, taps: usize) -> Vec<CubeTensor> {
+    let shape = sums_shape(&x.shape(), taps);
+    let (segments, d) = (shape[0], shape[2]);
+    let rows = vec![Rows::turned(taps, d), Rows::joined(1, d)];
+    let sums = Sums::new(&x, shape, rows, [x.dtype; 2], tap_groups(d, taps));
+    if segments * d > 0 {
+        let dtype = dtype_to_storage_type(x.dtype);
+        let address = address_of(&[&x, &grad_output]);
+        sums_kernel::launch(
+            &x.client.clone(),
+            groups(d, taps + 1, segments),
+            CubeDim::new_2d(CHANNEL_THREADS, ROW_THREADS),
+            address,
+            x.into_tensor_arg(),
+            grad_output.into_tensor_arg(),
+            sums.segments(),
+            sums.output(0),
+            sums.output(1),
+            sums.output(2),
+            sums.counters(),
+            taps,
+            sums.ending(),
+            dtype,
+        );
     }
-    let dtype = dtype_to_storage_type(x.dtype);
-    let address = address_of(&[&x, &grad_output, &out]);
-    sum_segments_kernel::launch(
-        &out.client,
-        groups(d, taps + 1, segments),
-        CubeDim::new_2d(CHANNEL_THREADS, ROW_THREADS),
-        address,
-        x.into_tensor_arg(),
-        grad_output.into_tensor_arg(),
-        out.clone().into_tensor_arg(),
-        taps,
-        dtype,
-    );
-    out
+    sums.finish()
 }
 
 /// Returns how many groups of threads cover `channels` by `rows` by `depth`.
@@ -133,42 +138,60 @@ fn convolve_kernel<E: Float>(
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn sum_segments_kernel<E: Float>(
+fn sums_kernel<E: Float>(
     x: &Tensor<E>,
     grad_output: &Tensor<E>,
     out: &mut Tensor<f32>,
+    out_0: &mut Tensor<E>,
+    out_1: &mut Tensor<E>,
+    out_2: &mut Tensor<E>,
+    counters: &mut Tensor<Atomic<u32>>,
     #[comptime] taps: usize,
+    #[comptime] ending: Ending,
     #[define(E)] _dtype: ElemType,
 ) {
     let channel = ABSOLUTE_POS_X as usize;
     let tap = ABSOLUTE_POS_Y as usize;
     let segment = CUBE_POS_Z as usize;
     let frames = x.shape(1);
-    if channel >= x.shape(2) || tap > taps {
-        terminate!();
-    }
-    let of_sample = frames.div_ceil(SEGMENT_FRAMES);
-    let sample = segment / of_sample;
-    let first = (segment % of_sample) * SEGMENT_FRAMES;
-    let last = min(first + SEGMENT_FRAMES, frames);
-    let side = comptime!(taps / 2);
-    let grads = sample * grad_output.stride(0) + channel * grad_output.stride(2);
-    let values = sample * x.stride(0) + channel * x.stride(2);
-    let mut sum = 0.0f32;
-    if tap == taps {
-        for frame in first..last {
-            sum += f32::cast_from(grad_output[grads + frame * grad_output.stride(1)]);
+    let channels = x.shape(2);
+    if channel < channels && tap <= taps {
+        let of_sample = frames.div_ceil(SEGMENT_FRAMES);
+        let sample = segment / of_sample;
+        let first = (segment % of_sample) * SEGMENT_FRAMES;
+        let last = min(first + SEGMENT_FRAMES, frames);
+        let side = comptime!(taps / 2);
+        let grads = sample * grad_output.stride(0) + channel * grad_output.stride(2);
+        let values = sample * x.stride(0) + channel * x.stride(2);
+        let mut sum = 0.0f32;
+        if tap == taps {
+            for frame in first..last {
+                sum += f32::cast_from(grad_output[grads + frame * grad_output.stride(1)]);
+            }
+        } else {
+            for frame in first..last {
+                // One side more than the frame that is read, which may lie before the first one.
+                let from = frame + tap;
+                if from >= side && from < frames + side {
+                    let value = f32::cast_from(x[values + (from - side) * x.stride(1)]);
+                    sum += value * f32::cast_from(grad_output[grads + frame * grad_output.stride(1)]);
+                }
+            }
         }
-    } else {
-        for frame in first..last {
-            // One side more than the frame that is read, which may lie before the first one.
-            let from = frame + tap;
-            if from >= side && from < frames + side {
-                let value = f32::cast_from(x[values + (from - side) * x.stride(1)]);
-                sum += value * f32::cast_from(grad_output[grads + frame * grad_output.stride(1)]);
+        let place = segment * out.stride(0) + tap * out.stride(1) + channel * out.stride(2);
+        out[place] = sum;
+    }
+    if comptime!(ending.is_joined) {
+        let place = (CUBE_POS_Y * CUBE_COUNT_X + CUBE_POS_X) as usize;
+        if is_last_group(counters, place, CUBE_COUNT_Z) {
+            let mut shared = Shared::<[f32]>::new_slice((CHANNEL_THREADS * ROW_THREADS) as usize);
+            let first = CUBE_POS_Y as usize * ROW_THREADS as usize;
+            for row in first..min(first + ROW_THREADS as usize, taps + 1) {
+                let total = total_of(out, &mut shared, row, min(channel, channels - 1));
+                if UNIT_POS_Y == 0 && channel < channels {
+                    write_sum::<E, E>(out_0, out_1, out_2, row, channel, channels, total, comptime!(ending.clone()));
+                }
             }
         }
     }
-    let place = segment * out.stride(0) + tap * out.stride(1) + channel * out.stride(2);
-    out[place] = sum;
 }

@@ -2,7 +2,7 @@
 //!
 //! They read tensors of any layout and allocate nothing but their results. Numbers between are in fp32.
 
-use burn::tensor::{DType, Shape};
+use burn::tensor::Shape;
 use burn_backend::TensorMetadata;
 use burn_backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::cubecl;
@@ -11,8 +11,8 @@ use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::random::{DropArgs, random_bits, row_key, sample_high, sample_low};
-use super::sums::{Rows, add_segments};
-use super::{EpilogueRule, NORM_SEGMENT_ROWS, address_of, norm_sums_shape};
+use super::sums::{Ending, Rows, Sums, is_last_group, total_of};
+use super::{EpilogueRule, NORM_SEGMENT_ROWS, address_of, column_groups, norm_sums_shape};
 use crate::activation::Activation;
 use crate::noise::STEPS;
 
@@ -90,18 +90,22 @@ pub(super) fn end_back(
     let shape = product.shape();
     let new = |shape: Shape, dtype| empty_device_dtype(product.client.clone(), product.device.clone(), shape, dtype);
     let (gradient, segments) = (new(shape.clone(), rule.from), norm_sums_shape(&shape)[0]);
-    let sums = beside.bias.as_ref().map(|_| new(Shape::new([segments, 1, shape[2]]), DType::F32));
+    let width = rule.output_shape(&shape)[2];
+    let groups = |count: usize, threads: u32| count.div_ceil(threads as usize);
+    let sums = beside.bias.as_ref().map(|_| {
+        let (of_segments, rows) = (Shape::new([segments, 1, shape[2]]), vec![Rows::joined(1, shape[2])]);
+        Sums::new(&gradient, of_segments, rows, [rule.from; 2], column_groups(width))
+    });
     if shape.num_elements() > 0 {
         let kinds = Kinds::new(&beside, rule);
         let types = [rule.from, grad_output.dtype].map(dtype_to_storage_type);
         let [bias, lengths, keys] = beside.filled(&product);
-        let written = sums.clone().unwrap_or_else(|| gradient.clone());
+        // Where there are no sums, the kernel is compiled without a use of them.
+        let instead = || gradient.clone().into_tensor_arg();
         let drop = DropArgs::new(rule.dropout);
-        let groups = |count: usize, threads: u32| count.div_ceil(threads as usize) as u32;
-        let width = rule.output_shape(&shape)[2];
         end_back_kernel::launch(
             &gradient.client,
-            CubeCount::new_2d(groups(width, COLUMN_THREADS), groups(segments, ROW_THREADS)),
+            CubeCount::new_2d(groups(width, COLUMN_THREADS) as u32, groups(segments, ROW_THREADS) as u32),
             CubeDim::new_2d(COLUMN_THREADS, ROW_THREADS),
             address_of(&[&product, &grad_output, &gradient]),
             grad_output.into_tensor_arg(),
@@ -110,7 +114,9 @@ pub(super) fn end_back(
             lengths.into_tensor_arg(),
             keys.into_tensor_arg(),
             gradient.clone().into_tensor_arg(),
-            written.into_tensor_arg(),
+            sums.as_ref().map_or_else(instead, Sums::segments),
+            sums.as_ref().map_or_else(instead, |sums| sums.output(0)),
+            sums.as_ref().map_or_else(instead, Sums::counters),
             segments as u32,
             drop.low,
             drop.high,
@@ -119,15 +125,15 @@ pub(super) fn end_back(
             drop.scale,
             rule.factor,
             kinds,
+            sums.as_ref().map(Sums::ending),
             types,
         );
     }
-    let bias = sums.map(|sums| add_segments(sums, &[Rows::joined(1, shape[2])], rule.from).remove(0));
-    (gradient, bias)
+    (gradient, sums.map(|sums| sums.finish().remove(0)))
 }
 
 impl Beside {
-    fn filled(self, product: &CubeTensor) -> [CubeTensor; 3] {
+    pub(super) fn filled(self, product: &CubeTensor) -> [CubeTensor; 3] {
         let Self { bias, lengths, keys } = self;
         [bias, lengths, keys].map(|tensor| tensor.unwrap_or_else(|| product.clone()))
     }
@@ -158,7 +164,7 @@ fn sigmoid(x: f32) -> f32 {
 
 /// Reads a value of the product, with its bias.
 #[cube]
-fn with_bias<E: Float>(
+pub(super) fn with_bias<E: Float>(
     product: &Tensor<E>,
     bias: &Tensor<E>,
     place: usize,
@@ -245,6 +251,8 @@ fn end_back_kernel<E: Float, F: Float>(
     keys: &Tensor<i32>,
     gradient: &mut Tensor<E>,
     sums: &mut Tensor<f32>,
+    of_bias: &mut Tensor<E>,
+    counters: &mut Tensor<Atomic<u32>>,
     segments: u32,
     place_low: u32,
     place_high: u32,
@@ -253,77 +261,92 @@ fn end_back_kernel<E: Float, F: Float>(
     scale: f32,
     factor: f32,
     #[comptime] kinds: Kinds,
+    #[comptime] ending: Option<Ending>,
     #[define(E, F)] _dtypes: [ElemType; 2],
 ) {
     let column = ABSOLUTE_POS_X as usize;
     let segment = ABSOLUTE_POS_Y as usize;
     let (rows, width) = (grad_output.shape(1), grad_output.shape(2));
-    if column >= width || segment >= segments as usize {
-        terminate!();
-    }
     let has_bias = comptime!(kinds.has_bias);
     let is_glu = comptime!(kinds.activation == Some(Activation::Glu));
-    let of_sample = rows.div_ceil(NORM_SEGMENT_ROWS);
-    let sample = segment / of_sample;
-    let first = (segment % of_sample) * NORM_SEGMENT_ROWS;
-    let last = min(first + NORM_SEGMENT_ROWS, rows);
-    let mut low = 0u32;
-    let mut high = 0u32;
-    if comptime!(kinds.drops) {
-        low = sample_low(keys, sample, place_low);
-        high = sample_high(keys, sample, place_high);
-    }
-    let mut visible = rows;
-    if comptime!(kinds.clears) {
-        visible = lengths[sample] as usize;
-    }
-    let mut sum = 0.0f32;
-    let mut gate_sum = 0.0f32;
-    let step = product.stride(2);
-    let to_step = gradient.stride(2);
-    for row in first..last {
-        let from = sample * grad_output.stride(0) + row * grad_output.stride(1) + column * grad_output.stride(2);
-        let mut grad = f32::cast_from(grad_output[from]) * factor;
+    if column < width && segment < segments as usize {
+        let of_sample = rows.div_ceil(NORM_SEGMENT_ROWS);
+        let sample = segment / of_sample;
+        let first = (segment % of_sample) * NORM_SEGMENT_ROWS;
+        let last = min(first + NORM_SEGMENT_ROWS, rows);
+        let mut low = 0u32;
+        let mut high = 0u32;
         if comptime!(kinds.drops) {
-            let number = (first_row + row as u32) * comptime!(STEPS[0]);
-            grad *= scale;
-            if random_bits(row_key(low, high, number), high + number, column as u32) < threshold {
+            low = sample_low(keys, sample, place_low);
+            high = sample_high(keys, sample, place_high);
+        }
+        let mut visible = rows;
+        if comptime!(kinds.clears) {
+            visible = lengths[sample] as usize;
+        }
+        let mut sum = 0.0f32;
+        let mut gate_sum = 0.0f32;
+        let step = product.stride(2);
+        let to_step = gradient.stride(2);
+        for row in first..last {
+            let from = sample * grad_output.stride(0) + row * grad_output.stride(1) + column * grad_output.stride(2);
+            let mut grad = f32::cast_from(grad_output[from]) * factor;
+            if comptime!(kinds.drops) {
+                let number = (first_row + row as u32) * comptime!(STEPS[0]);
+                grad *= scale;
+                if random_bits(row_key(low, high, number), high + number, column as u32) < threshold {
+                    grad = 0.0f32;
+                }
+            }
+            if row >= visible {
                 grad = 0.0f32;
             }
+            let place = sample * product.stride(0) + row * product.stride(1) + column * step;
+            let to = sample * gradient.stride(0) + row * gradient.stride(1) + column * to_step;
+            if comptime!(kinds.activation == Some(Activation::Silu)) {
+                let value = with_bias::<E>(product, bias, place, column, has_bias);
+                let s = sigmoid(value);
+                grad *= s * (1.0f32 + value * (1.0f32 - s));
+            }
+            if comptime!(kinds.activation == Some(Activation::Relu)) {
+                if with_bias::<E>(product, bias, place, column, has_bias) <= 0.0f32 {
+                    grad = 0.0f32;
+                }
+            }
+            if is_glu {
+                let value = with_bias::<E>(product, bias, place, column, has_bias);
+                let gate = with_bias::<E>(product, bias, place + width * step, column + width, has_bias);
+                let s = sigmoid(gate);
+                let of_gate = grad * value * s * (1.0f32 - s);
+                gradient[to + width * to_step] = E::cast_from(of_gate);
+                gate_sum += of_gate;
+                grad *= s;
+            }
+            gradient[to] = E::cast_from(grad);
+            sum += grad;
         }
-        if row >= visible {
-            grad = 0.0f32;
-        }
-        let place = sample * product.stride(0) + row * product.stride(1) + column * step;
-        let to = sample * gradient.stride(0) + row * gradient.stride(1) + column * to_step;
-        if comptime!(kinds.activation == Some(Activation::Silu)) {
-            let value = with_bias::<E>(product, bias, place, column, has_bias);
-            let s = sigmoid(value);
-            grad *= s * (1.0f32 + value * (1.0f32 - s));
-        }
-        if comptime!(kinds.activation == Some(Activation::Relu)) {
-            if with_bias::<E>(product, bias, place, column, has_bias) <= 0.0f32 {
-                grad = 0.0f32;
+        if has_bias {
+            let to = segment * sums.stride(0) + column * sums.stride(2);
+            let step = sums.stride(2);
+            sums[to] = sum;
+            if is_glu {
+                sums[to + width * step] = gate_sum;
             }
         }
-        if is_glu {
-            let value = with_bias::<E>(product, bias, place, column, has_bias);
-            let gate = with_bias::<E>(product, bias, place + width * step, column + width, has_bias);
-            let s = sigmoid(gate);
-            let of_gate = grad * value * s * (1.0f32 - s);
-            gradient[to + width * to_step] = E::cast_from(of_gate);
-            gate_sum += of_gate;
-            grad *= s;
-        }
-        gradient[to] = E::cast_from(grad);
-        sum += grad;
     }
-    if has_bias {
-        let to = segment * sums.stride(0) + column * sums.stride(2);
-        let step = sums.stride(2);
-        sums[to] = sum;
-        if is_glu {
-            sums[to + width * step] = gate_sum;
+    if comptime!(Ending::is_joined(ending.as_ref())) {
+        if is_last_group(counters, CUBE_POS_X as usize, CUBE_COUNT_Y) {
+            let mut shared = Shared::<[f32]>::new_slice((COLUMN_THREADS * ROW_THREADS) as usize);
+            let total = total_of(sums, &mut shared, 0, min(column, width - 1));
+            if UNIT_POS_Y == 0 && column < width {
+                of_bias[column] = E::cast_from(total);
+            }
+            if is_glu {
+                let total = total_of(sums, &mut shared, 0, min(column, width - 1) + width);
+                if UNIT_POS_Y == 0 && column < width {
+                    of_bias[column + width] = E::cast_from(total);
+                }
+            }
         }
     }
 }

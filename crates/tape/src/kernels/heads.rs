@@ -2,7 +2,7 @@
 //!
 //! They read tensors of any layout and allocate nothing but their results.
 
-use burn::tensor::{DType, Shape};
+use burn::tensor::Shape;
 use burn_backend::TensorMetadata;
 use burn_backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::cubecl;
@@ -10,8 +10,8 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::sums::{Rows, add_segments};
-use super::{HeadsRule, NORM_SEGMENT_ROWS, address_of, norm_sums_shape};
+use super::sums::{Ending, Rows, Sums, is_last_group, total_of, write_sum};
+use super::{HeadsRule, NORM_SEGMENT_ROWS, address_of, column_groups, norm_sums_shape};
 
 // Shapes: b samples, t rows of a sample, h heads, w width of a head, p parts of a projection.
 
@@ -93,18 +93,25 @@ pub(super) fn split_back(grads: Vec<Option<CubeTensor>>, rule: &HeadsRule) -> (C
     let gradient = new(Shape::new([b, t, rule.parts * width]), first.dtype);
     let biases = rule.sums();
     let segments = norm_sums_shape(&Shape::new([b, t, width]))[0];
-    let sums = (biases > 0).then(|| new(Shape::new([segments, biases, width]), DType::F32));
+    let groups = |count: usize, threads: u32| count.div_ceil(threads as usize);
+    let sums = (biases > 0).then(|| {
+        let own = rule.has_bias.then(|| Rows::joined(rule.parts, width));
+        let others = rule.outputs.iter().filter(|output| output.has_bias).map(|_| Rows::joined(1, width));
+        let (of_segments, rows) = (Shape::new([segments, biases, width]), own.into_iter().chain(others).collect());
+        Sums::new(&gradient, of_segments, rows, [first.dtype; 2], column_groups(width))
+    });
     if shape.num_elements() > 0 {
-        let written = sums.clone().unwrap_or_else(|| gradient.clone());
+        // Where there are no sums, the kernel is compiled without a use of them.
+        let instead = || gradient.clone().into_tensor_arg();
+        let out = |index| sums.as_ref().map_or_else(instead, |sums: &Sums| sums.output(index));
         let grad = |index: usize| {
             let grad = grads.get(index).and_then(Option::as_ref);
             grad.unwrap_or(&first).clone().into_tensor_arg()
         };
         let factor = |index: usize| rule.outputs.get(index).map_or(1.0, |output| output.factor);
-        let groups = |count: usize, threads: u32| count.div_ceil(threads as usize) as u32;
         split_back_kernel::launch(
             &gradient.client,
-            CubeCount::new_2d(groups(width, COLUMN_THREADS), groups(segments, ROW_THREADS)),
+            CubeCount::new_2d(groups(width, COLUMN_THREADS) as u32, groups(segments, ROW_THREADS) as u32),
             CubeDim::new_2d(COLUMN_THREADS, ROW_THREADS),
             address_of(&[&first, &gradient]),
             grad(0),
@@ -112,21 +119,23 @@ pub(super) fn split_back(grads: Vec<Option<CubeTensor>>, rule: &HeadsRule) -> (C
             grad(2),
             grad(3),
             gradient.clone().into_tensor_arg(),
-            written.into_tensor_arg(),
+            sums.as_ref().map_or_else(instead, Sums::segments),
+            out(0),
+            out(1),
+            out(2),
+            sums.as_ref().map_or_else(instead, Sums::counters),
             segments as u32,
             factor(0),
             factor(1),
             factor(2),
             factor(3),
             Kinds::new(rule, present),
+            sums.as_ref().map(Sums::ending),
             dtype_to_storage_type(first.dtype),
         );
     }
     let Some(sums) = sums else { return (gradient, Vec::new()) };
-    let own = rule.has_bias.then(|| Rows::joined(rule.parts, width));
-    let others = rule.outputs.iter().filter(|output| output.has_bias).map(|_| Rows::joined(1, width));
-    let rows: Vec<Rows> = own.into_iter().chain(others).collect();
-    let found = add_segments(sums, &rows, first.dtype).into_iter().zip(rule.bias_shapes(&shape));
+    let found = sums.finish().into_iter().zip(rule.bias_shapes(&shape));
     let shaped = |(bias, shape): (CubeTensor, Shape)| {
         CubeTensor::new_contiguous(bias.client.clone(), bias.device.clone(), shape, bias.handle, bias.dtype)
     };
@@ -236,86 +245,102 @@ fn split_back_kernel<E: Float>(
     grad_3: &Tensor<E>,
     gradient: &mut Tensor<E>,
     sums: &mut Tensor<f32>,
+    out_0: &mut Tensor<E>,
+    out_1: &mut Tensor<E>,
+    out_2: &mut Tensor<E>,
+    counters: &mut Tensor<Atomic<u32>>,
     segments: u32,
     factor_0: f32,
     factor_1: f32,
     factor_2: f32,
     factor_3: f32,
     #[comptime] kinds: Kinds,
+    #[comptime] ending: Option<Ending>,
     #[define(E)] _dtype: ElemType,
 ) {
     let column = ABSOLUTE_POS_X as usize;
     let segment = ABSOLUTE_POS_Y as usize;
     let (rows, width) = (grad_0.shape(2), grad_0.shape(1) * grad_0.shape(3));
-    if column >= width || segment >= segments as usize {
-        terminate!();
-    }
-    let of_sample = rows.div_ceil(NORM_SEGMENT_ROWS);
-    let sample = segment / of_sample;
-    let first = (segment % of_sample) * NORM_SEGMENT_ROWS;
-    let last = min(first + NORM_SEGMENT_ROWS, rows);
-    let count = comptime!(kinds.outputs.len());
-    let mut sum_0 = 0.0f32;
-    let mut sum_1 = 0.0f32;
-    let mut of_parts = Array::<f32>::new(comptime!(kinds.parts));
-    #[unroll]
-    for part in 0..comptime!(kinds.parts) {
-        of_parts[part] = 0.0f32;
-    }
-    for row in first..last {
-        let mut value_0 = 0.0f32;
-        let mut value_1 = 0.0f32;
-        let mut value_2 = 0.0f32;
-        let mut value_3 = 0.0f32;
-        if comptime!(kinds.present[0]) {
-            value_0 = read_head::<E>(grad_0, sample, row, column, factor_0);
-        }
-        if comptime!(count > 1 && kinds.present[1 % count]) {
-            value_1 = read_head::<E>(grad_1, sample, row, column, factor_1);
-        }
-        if comptime!(count > 2 && kinds.present[2 % count]) {
-            value_2 = read_head::<E>(grad_2, sample, row, column, factor_2);
-        }
-        if comptime!(count > 3 && kinds.present[3 % count]) {
-            value_3 = read_head::<E>(grad_3, sample, row, column, factor_3);
-        }
-        sum_0 += value_0;
-        sum_1 += value_1;
-        let to = sample * gradient.stride(0) + row * gradient.stride(1) + column * gradient.stride(2);
-        let step = width * gradient.stride(2);
+    if column < width && segment < segments as usize {
+        let of_sample = rows.div_ceil(NORM_SEGMENT_ROWS);
+        let sample = segment / of_sample;
+        let first = (segment % of_sample) * NORM_SEGMENT_ROWS;
+        let last = min(first + NORM_SEGMENT_ROWS, rows);
+        let count = comptime!(kinds.outputs.len());
+        let mut sum_0 = 0.0f32;
+        let mut sum_1 = 0.0f32;
+        let mut of_parts = Array::<f32>::new(comptime!(kinds.parts));
         #[unroll]
         for part in 0..comptime!(kinds.parts) {
-            let mut value = 0.0f32;
-            if comptime!(kinds.outputs[0].0 == part) {
-                value += value_0;
-            }
-            if comptime!(count > 1 && kinds.outputs[1 % count].0 == part) {
-                value += value_1;
-            }
-            if comptime!(count > 2 && kinds.outputs[2 % count].0 == part) {
-                value += value_2;
-            }
-            if comptime!(count > 3 && kinds.outputs[3 % count].0 == part) {
-                value += value_3;
-            }
-            gradient[to + part * step] = E::cast_from(value);
-            of_parts[part] += value;
+            of_parts[part] = 0.0f32;
         }
-    }
-    let mut to = segment * sums.stride(0) + column * sums.stride(2);
-    let step = sums.stride(1);
-    if comptime!(kinds.has_bias) {
-        #[unroll]
-        for part in 0..comptime!(kinds.parts) {
-            sums[to] = of_parts[part];
+        for row in first..last {
+            let mut value_0 = 0.0f32;
+            let mut value_1 = 0.0f32;
+            let mut value_2 = 0.0f32;
+            let mut value_3 = 0.0f32;
+            if comptime!(kinds.present[0]) {
+                value_0 = read_head::<E>(grad_0, sample, row, column, factor_0);
+            }
+            if comptime!(count > 1 && kinds.present[1 % count]) {
+                value_1 = read_head::<E>(grad_1, sample, row, column, factor_1);
+            }
+            if comptime!(count > 2 && kinds.present[2 % count]) {
+                value_2 = read_head::<E>(grad_2, sample, row, column, factor_2);
+            }
+            if comptime!(count > 3 && kinds.present[3 % count]) {
+                value_3 = read_head::<E>(grad_3, sample, row, column, factor_3);
+            }
+            sum_0 += value_0;
+            sum_1 += value_1;
+            let to = sample * gradient.stride(0) + row * gradient.stride(1) + column * gradient.stride(2);
+            let step = width * gradient.stride(2);
+            #[unroll]
+            for part in 0..comptime!(kinds.parts) {
+                let mut value = 0.0f32;
+                if comptime!(kinds.outputs[0].0 == part) {
+                    value += value_0;
+                }
+                if comptime!(count > 1 && kinds.outputs[1 % count].0 == part) {
+                    value += value_1;
+                }
+                if comptime!(count > 2 && kinds.outputs[2 % count].0 == part) {
+                    value += value_2;
+                }
+                if comptime!(count > 3 && kinds.outputs[3 % count].0 == part) {
+                    value += value_3;
+                }
+                gradient[to + part * step] = E::cast_from(value);
+                of_parts[part] += value;
+            }
+        }
+        let mut to = segment * sums.stride(0) + column * sums.stride(2);
+        let step = sums.stride(1);
+        if comptime!(kinds.has_bias) {
+            #[unroll]
+            for part in 0..comptime!(kinds.parts) {
+                sums[to] = of_parts[part];
+                to += step;
+            }
+        }
+        if comptime!(kinds.outputs[0].1) {
+            sums[to] = sum_0;
             to += step;
         }
+        if comptime!(count > 1 && kinds.outputs[1 % count].1) {
+            sums[to] = sum_1;
+        }
     }
-    if comptime!(kinds.outputs[0].1) {
-        sums[to] = sum_0;
-        to += step;
-    }
-    if comptime!(count > 1 && kinds.outputs[1 % count].1) {
-        sums[to] = sum_1;
+    if comptime!(Ending::is_joined(ending.as_ref())) {
+        if is_last_group(counters, CUBE_POS_X as usize, CUBE_COUNT_Y) {
+            let mut shared = Shared::<[f32]>::new_slice((COLUMN_THREADS * ROW_THREADS) as usize);
+            for row in 0..sums.shape(1) {
+                let total = total_of(sums, &mut shared, row, min(column, width - 1));
+                if UNIT_POS_Y == 0 && column < width {
+                    let ending = comptime!(ending.clone().expect("it is joined"));
+                    write_sum::<E, E>(out_0, out_1, out_2, row, column, width, total, ending);
+                }
+            }
+        }
     }
 }

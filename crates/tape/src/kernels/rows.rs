@@ -43,3 +43,18 @@ fn joined_in_row(shared: &mut Shared<[f32]>, value: f32, #[comptime] is_sum: boo
     }
     shared[first]
 }
+
+/// Sums `value` over the threads of a column of the group, which lie along the second axis. All threads of the group call it together;
+/// `shared` has a place for each.
+#[cube]
+pub(super) fn sum_of_column(shared: &mut Shared<[f32]>, value: f32) -> f32 {
+    // What was found before this has been read by all.
+    sync_cube();
+    shared[(UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize] = value;
+    sync_cube();
+    let mut sum = 0.0f32;
+    for row in 0..CUBE_DIM_Y {
+        sum += shared[(row * CUBE_DIM_X + UNIT_POS_X) as usize];
+    }
+    sum
+}

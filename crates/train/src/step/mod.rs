@@ -23,7 +23,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage, TimeOwner, timing};
 use plimsoll_tape::failure::check_device;
-use plimsoll_tape::gpu::CallCounter;
+use plimsoll_tape::gpu::{CallCounter, forget_kept};
 use plimsoll_tape::{BufferSnapshot, PassObserver, Task, free_dropped_graphs, is_host_device};
 
 use crate::attempt::attempt;
@@ -406,6 +406,7 @@ pub(crate) fn clean_up(device: &Device, gate: &dyn MemoryGate) {
     let _ = attempt(|| {
         free_dropped_graphs();
         let _ = device.flush();
+        forget_kept();
         device.memory_cleanup();
         gate.cleaned_up();
     });
