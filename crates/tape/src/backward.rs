@@ -29,7 +29,11 @@ pub fn backward<M: Module>(loss: Tensor<1>, module: &M) -> GradientsParams {
 /// Burn 0.22 does not free such a graph at once: each backward pass of any other graph frees one operation of it, from
 /// its input on. After an out-of-memory failure the memory is needed before the next attempt. This function runs 4,096
 /// empty backward passes on the CPU, more than the deepest model has operations in a row. The passes take about ten
-/// milliseconds.
+/// milliseconds, and some tenths of a second after a graph of thousands of operations.
+///
+/// Burn frees nothing of a graph while a leaf of it is in use that no backward pass has reached, such as a weight since its
+/// last update. So give the model other leaves first: map each parameter to its value, detached and with a gradient. The
+/// trainer of `plimsoll-train` does.
 pub fn free_dropped_graphs() {
     let device = Device::flex().autodiff();
     for _ in 0..DEEPEST {

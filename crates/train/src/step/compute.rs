@@ -106,7 +106,7 @@ impl<T: Task> Trainer<T> {
     /// Reads the norm of the gradient, and tries again until all replicas have read it or the attempts are used up.
     /// Returns `None` if memory failures prevent the read.
     fn read(
-        &self,
+        &mut self,
         sums: &mut StepAccumulator,
         request: StepRequest<'_, T::Batch>,
         check_each: bool,

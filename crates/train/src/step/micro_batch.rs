@@ -152,9 +152,9 @@ impl MicroBatchJob<'_> {
     }
 }
 
-/// Gives a copy of the model an autodiff graph of its own, so that threads do not wait for the lock of a shared graph:
-/// each parameter becomes a detached leaf with the same value.
-struct FreshLeaves;
+/// Gives a copy of the model an autodiff graph of its own: each parameter becomes a detached leaf with the same value. Threads then do
+/// not wait for the lock of a shared graph, and the graph of the original can be freed when that is dropped.
+pub(super) struct FreshLeaves;
 
 impl ModuleMapper for FreshLeaves {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {

@@ -32,6 +32,7 @@ use accumulate::StepAccumulator;
 use compute::StepRequest;
 pub use config::{TrainerConfig, Unfit};
 use finite::{Both, FiniteSearch};
+use micro_batch::FreshLeaves;
 pub use plimsoll_core::MicroBatch;
 pub use prefetch::NextBatchHook;
 use prefetch::PrefetchedMicroBatch;
@@ -374,7 +375,9 @@ impl<T: Task> Trainer<T> {
     }
 
     /// Returns unused memory to the device after a failure.
-    pub(crate) fn clean_up(&self) {
+    pub(crate) fn clean_up(&mut self) {
+        // Burn frees no part of a dropped graph while a leaf of it is in use, so the model gets other leaves.
+        self.task = self.task.clone().map(&mut FreshLeaves);
         clean_up(&self.device, &self.watch);
     }
 

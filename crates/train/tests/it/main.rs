@@ -6,6 +6,7 @@ mod budget;
 mod buffers;
 mod debug;
 mod exact;
+mod freed;
 mod gates;
 mod idle;
 mod late;
