@@ -7,7 +7,7 @@ use plimsoll_tape::epilogue::Epilogue;
 use plimsoll_tape::{Pass, remat_dense};
 
 use crate::Lengths;
-use crate::norm::{layer_norm_beside, layer_norm_to_compute};
+use crate::norm::layer_norm_to_compute;
 
 // Shapes: b batch, t frames, d model width, i input width of the last linear layer.
 
@@ -26,21 +26,16 @@ pub(crate) trait Branch: Module + Sync + 'static {
 /// Applies `norm`, then the whole of `layer`, including its last linear layer, then what `end` makes of `x`, with the noise of its
 /// pass: `[b, t, d]` to `[b, t, d]`.
 ///
-/// With `rematerialize`, the tape keeps `x` and the backward pass computes the activations inside the branch again. The
-/// result and the gradients are equal either way, on the CPU to the last bit.
-pub(crate) fn normed_branch<B: Branch>(
+/// The tape keeps `x`, and the backward pass computes the activations inside the branch again. The result and the gradients equal those
+/// with all activations kept, on the CPU to the last bit.
+pub(crate) fn rematerialized_branch<B: Branch>(
     norm: &LayerNorm,
     layer: &B,
     x: Tensor<3>,
     lengths: &Lengths,
     pass: &Pass,
     (end_pass, end): (&Pass, impl FnOnce(Tensor<3>) -> Epilogue),
-    rematerialize: bool,
 ) -> Tensor<3> {
-    if !rematerialize {
-        let (normed, x) = layer_norm_beside(norm, x, pass);
-        return end_pass.dense_into(layer.output_layer(), layer.before_output(normed, lengths, pass), end(x));
-    }
     let inner = |norm: &LayerNorm, layer: &B, x, lengths: &Lengths, pass: &Pass| {
         layer.before_output(layer_norm_to_compute(norm, x, pass), lengths, pass)
     };

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_tape::Pass;
 use plimsoll_tape::epilogue::Epilogue;
 
-use crate::branch::{Branch, normed_branch};
+use crate::branch::{Branch, rematerialized_branch};
 use crate::norm::{dense_then_norm, layer_norm_beside};
 use crate::{
     Activation, Attention, AttentionConfig, Convolution, ConvolutionConfig, FeedForward, FeedForwardConfig,
@@ -93,7 +93,22 @@ impl Conformer {
     /// Applies the block: `[b, t, d]` to `[b, t, d]`. Padding changes no valid frame; output frames in the padding have
     /// no meaning.
     pub fn forward(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        self.run(x, lengths, pass, false)
+        // Each norm but the first belongs to the sum before it.
+        let onto = |x, factor| self.onto(x, factor);
+        let [first, second, convolution] = ["first", "second", "convolution"].map(|name| pass.with(name));
+        let (normed, x) = layer_norm_beside(&self.norm_first, x, &first);
+        let y = self.first.before_output(normed, lengths, &first);
+        let (outer, next) = (FeedForward::output_pass(&first), (&self.norm_attention, true));
+        let (normed, x) = dense_then_norm(self.first.output_layer(), y, onto(x, 0.5), &outer, next);
+        let y = self.attention.before_output(normed, lengths, &pass.with("weights"));
+        let (outer, next) = (pass.with("attention"), (&self.norm_convolution, true));
+        let (normed, x) = dense_then_norm(self.attention.output_layer(), y, onto(x, 1.0), &outer, next);
+        let y = self.convolution.before_output(normed, lengths, &convolution);
+        let next = (&self.norm_second, true);
+        let (normed, x) = dense_then_norm(self.convolution.output_layer(), y, onto(x, 1.0), &convolution, next);
+        let y = self.second.before_output(normed, lengths, &second);
+        let (outer, next) = (FeedForward::output_pass(&second), (&self.norm_last, false));
+        dense_then_norm(self.second.output_layer(), y, onto(x, 0.5), &outer, next).0
     }
 
     /// Applies the block like [`forward`](Self::forward), with less memory and more time. Results and gradients are
@@ -102,52 +117,23 @@ impl Conformer {
     /// The tape keeps the input of each of the four parts. The backward pass computes the activations of the parts
     /// again, except the linear layer at the end of each part.
     pub fn forward_rematerialized(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-        self.run(x, lengths, pass, true)
-    }
-
-    fn run(&self, x: Tensor<3>, lengths: &Lengths, pass: &Pass, rematerialize: bool) -> Tensor<3> {
         let [first, second] = [pass.with("first"), pass.with("second")];
-        let onto = |factor: f64| {
-            move |x: Tensor<3>| Epilogue { dropout: self.dropout, residual: Some((x, factor)), ..Epilogue::default() }
-        };
-        if !rematerialize {
-            return self.at_once(x, lengths, pass, onto);
-        }
+        let whole = |x| self.onto(x, 1.0);
         let half = |norm, layer: &FeedForward, x: Tensor<3>, pass: &Pass| {
             let outer = FeedForward::output_pass(pass);
-            normed_branch(norm, layer, x, lengths, pass, (&outer, onto(0.5)), rematerialize)
+            rematerialized_branch(norm, layer, x, lengths, pass, (&outer, |x| self.onto(x, 0.5)))
         };
         let x = half(&self.norm_first, &self.first, x, &first);
-        let (weights, end) = (pass.with("weights"), (&pass.with("attention"), onto(1.0)));
-        let x = normed_branch(&self.norm_attention, &self.attention, x, lengths, &weights, end, rematerialize);
+        let (weights, end) = (pass.with("weights"), (&pass.with("attention"), whole));
+        let x = rematerialized_branch(&self.norm_attention, &self.attention, x, lengths, &weights, end);
         let convolution = pass.with("convolution");
-        let end = (&convolution, onto(1.0));
-        let x = normed_branch(&self.norm_convolution, &self.convolution, x, lengths, &convolution, end, rematerialize);
+        let end = (&convolution, whole);
+        let x = rematerialized_branch(&self.norm_convolution, &self.convolution, x, lengths, &convolution, end);
         apply_layer_norm(&self.norm_last, half(&self.norm_second, &self.second, x, &second), pass)
     }
 
-    /// Applies the block with all activations kept. Each norm belongs to the sum before it. `onto` makes what follows the last layer of
-    /// a part from its factor and the input of the part.
-    fn at_once<E: Fn(Tensor<3>) -> Epilogue>(
-        &self,
-        x: Tensor<3>,
-        lengths: &Lengths,
-        pass: &Pass,
-        onto: impl Fn(f64) -> E,
-    ) -> Tensor<3> {
-        let [first, second, convolution] = ["first", "second", "convolution"].map(|name| pass.with(name));
-        let (normed, x) = layer_norm_beside(&self.norm_first, x, &first);
-        let y = self.first.before_output(normed, lengths, &first);
-        let (outer, next) = (FeedForward::output_pass(&first), (&self.norm_attention, true));
-        let (normed, x) = dense_then_norm(self.first.output_layer(), y, onto(0.5)(x), &outer, next);
-        let y = self.attention.before_output(normed, lengths, &pass.with("weights"));
-        let (outer, next) = (pass.with("attention"), (&self.norm_convolution, true));
-        let (normed, x) = dense_then_norm(self.attention.output_layer(), y, onto(1.0)(x), &outer, next);
-        let y = self.convolution.before_output(normed, lengths, &convolution);
-        let next = (&self.norm_second, true);
-        let (normed, x) = dense_then_norm(self.convolution.output_layer(), y, onto(1.0)(x), &convolution, next);
-        let y = self.second.before_output(normed, lengths, &second);
-        let (outer, next) = (FeedForward::output_pass(&second), (&self.norm_last, false));
-        dense_then_norm(self.second.output_layer(), y, onto(0.5)(x), &outer, next).0
+    /// Returns what follows the last layer of a part whose input is `x`: dropout, and the sum with `x` after a `factor`.
+    fn onto(&self, x: Tensor<3>, factor: f64) -> Epilogue {
+        Epilogue { dropout: self.dropout, residual: Some((x, factor)), ..Epilogue::default() }
     }
 }

@@ -101,20 +101,19 @@ impl TransformerConfig {
     }
 }
 
-/// Applies the layer `inside` to `x` with a residual connection around it, and `norm` before the layer (`norm_first`)
-/// or after the sum. The layer ends by what it is given: the sum.
-fn residual(
+/// Returns the sum with `x`, as what follows a layer.
+fn onto(x: Tensor<3>) -> Epilogue {
+    Epilogue { residual: Some((x, 1.0)), ..Epilogue::default() }
+}
+
+/// Applies the layer `inside` to `x` with a residual connection around it, and `norm` after the sum. The layer ends by what it is
+/// given: the sum.
+fn post_normed(
     norm: &LayerNorm,
-    norm_first: bool,
     x: Tensor<3>,
     pass: &Pass,
     inside: impl FnOnce(Tensor<3>, Epilogue) -> Tensor<3>,
 ) -> Tensor<3> {
-    let onto = |x| Epilogue { residual: Some((x, 1.0)), ..Epilogue::default() };
-    if norm_first {
-        let (normed, x) = layer_norm_beside(norm, x, pass);
-        return inside(normed, onto(x));
-    }
     let end = onto(x.clone());
     apply_layer_norm(norm, inside(x, end), pass)
 }
@@ -138,17 +137,16 @@ impl EncoderBlock {
             let (normed, x) = layer_norm_beside(&self.norm_attention, x, pass);
             let y = self.attention.before_output(normed, lengths, &pass.with("weights"));
             let (own, next) = (pass.with("attention"), (&self.norm_feed_forward, true));
-            let end = Epilogue { dropout: self.dropout, residual: Some((x, 1.0)), ..Epilogue::default() };
+            let end = Epilogue { dropout: self.dropout, ..onto(x) };
             let (normed, x) = dense_then_norm(self.attention.output_layer(), y, end, &own, next);
-            let end = Epilogue { residual: Some((x, 1.0)), ..Epilogue::default() };
-            return self.feed_forward.forward_into(normed, &pass.with("feed forward"), end);
+            return self.feed_forward.forward_into(normed, &pass.with("feed forward"), onto(x));
         }
-        let x = residual(&self.norm_attention, self.norm_first, x, pass, |x, end| {
+        let x = post_normed(&self.norm_attention, x, pass, |x, end| {
             let mixed = self.attention.before_output(x, lengths, &pass.with("weights"));
             let end = Epilogue { dropout: self.dropout, ..end };
             pass.with("attention").dense_into(self.attention.output_layer(), mixed, end)
         });
-        residual(&self.norm_feed_forward, self.norm_first, x, pass, |x, end| {
+        post_normed(&self.norm_feed_forward, x, pass, |x, end| {
             self.feed_forward.forward_into(x, &pass.with("feed forward"), end)
         })
     }
@@ -302,7 +300,6 @@ impl DecoderBlock {
         let dropped = |end| Epilogue { dropout: self.dropout, ..end };
         if self.norm_first {
             // Each norm belongs to the sum before it.
-            let onto = |x| Epilogue { residual: Some((x, 1.0)), ..Epilogue::default() };
             let (normed, x) = layer_norm_beside(&self.norm_self, x, pass);
             let (y, next) = (attend(normed), (&self.norm_cross, true));
             let (own, end) = (pass.with("attention"), dropped(onto(x)));
@@ -312,14 +309,14 @@ impl DecoderBlock {
             let (normed, x) = dense_then_norm(self.cross.output_layer(), y, end, &own, next);
             return self.feed_forward.forward_into(normed, &pass.with("feed forward"), onto(x));
         }
-        let x = residual(&self.norm_self, self.norm_first, x, pass, |x, end| {
+        let x = post_normed(&self.norm_self, x, pass, |x, end| {
             pass.with("attention").dense_into(self.attention.output_layer(), attend(x), dropped(end))
         });
-        let x = residual(&self.norm_cross, self.norm_first, x, pass, |x, end| {
+        let x = post_normed(&self.norm_cross, x, pass, |x, end| {
             let mixed = cross(x, &pass.with("cross weights"));
             pass.with("cross").dense_into(self.cross.output_layer(), mixed, dropped(end))
         });
-        residual(&self.norm_feed_forward, self.norm_first, x, pass, |x, end| {
+        post_normed(&self.norm_feed_forward, x, pass, |x, end| {
             self.feed_forward.forward_into(x, &pass.with("feed forward"), end)
         })
     }

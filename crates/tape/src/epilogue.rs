@@ -241,7 +241,8 @@ fn ended_normed<B: KernelBackend>(
         // In the order of the inputs.
         let gradients: Vec<Option<FloatTensor<B>>> = match (of_norm, of_sum) {
             (Some(of_norm), of_sum) => {
-                let all = B::end_norm_back(of_norm, of_sum, kept.clone(), beside.clone(), rule.clone());
+                let added = Some((beside.clone(), rule.clone()));
+                let all = B::norm_back(of_norm, of_sum, kept.clone(), added);
                 let mut all: Vec<_> = all.into_iter().map(Some).collect();
                 all.swap(0, 1);
                 all

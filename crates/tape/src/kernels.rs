@@ -3,6 +3,7 @@
 use std::fmt;
 
 use burn::tensor::{DType, Shape};
+use burn_backend::TensorMetadata;
 use burn_backend::tensor::{FloatTensor, IntTensor};
 
 use crate::activation::Activation;
@@ -28,6 +29,8 @@ pub(crate) mod flat;
 mod heads;
 #[cfg(feature = "cube")]
 mod norm;
+#[cfg(feature = "cube")]
+mod norm_back;
 #[cfg(feature = "cube")]
 mod queue;
 #[cfg(feature = "cube")]
@@ -252,15 +255,16 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         rule: WeightsRule,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// Computes the gradients of [`norm_rows`](Self::norm_rows) for the input, as [`norm_rows_back`](Self::norm_rows_back) does, and
-    /// for scale and shift, of the type of `scale`.
-    fn norm_rows_back_with_sums(
+    /// Computes the gradients of a layer norm from that of the norm, `grad_output`, and `other`, that of its input beside it. `kept` are the
+    /// input, its moments, and the scale. `added` says how a product ended that was added to the input, of rows that are at most
+    /// [`MOST_JOINED_WIDTH`] wide. Returns the gradients of the input, of the product if there was one, of scale and shift, and of the bias
+    /// of the product if there is one.
+    fn norm_back(
         grad_output: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        moments: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
         other: Option<FloatTensor<Self>>,
-    ) -> [FloatTensor<Self>; 3];
+        kept: [FloatTensor<Self>; 3],
+        added: Option<(EndTensors<Self>, EpilogueRule)>,
+    ) -> Vec<FloatTensor<Self>>;
 
     /// Computes the gradient of the scores from the softmax and the gradient of the weights. If `by_distance`, also computes the
     /// gradient of the scores by distance.
@@ -301,16 +305,6 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         rule: EpilogueRule,
         numbers: (f32, DType),
     ) -> [FloatTensor<Self>; 3];
-
-    /// Computes the gradients of [`end_norm`](Self::end_norm) from that of the norm, `grad_output`, and `other`, that of the result: of the
-    /// residual, of the product, of scale and shift, and of the bias if there is one. `kept` are the result, the moments, and the scale.
-    fn end_norm_back(
-        grad_output: FloatTensor<Self>,
-        other: Option<FloatTensor<Self>>,
-        kept: [FloatTensor<Self>; 3],
-        beside: EndTensors<Self>,
-        rule: EpilogueRule,
-    ) -> Vec<FloatTensor<Self>>;
 
     /// Cuts `projected` `[b, t, p * h * w]`, to which `bias` `[p * h * w]` is added if `rule` says so, into results `[b, h, t, w]`,
     /// with the `biases` `[h, w]` of those that have one.
@@ -391,15 +385,22 @@ pub(crate) fn norm_sums_shape(x: &Shape) -> Shape {
     Shape::new([x[0] * x[1].div_ceil(NORM_SEGMENT_ROWS), 2, x[2]])
 }
 
-/// Returns the shape of the sums over segments of a layer norm for an input of shape `x`, where one kernel computes all gradients.
-pub(crate) fn norm_back_sums_shape(x: &Shape) -> Shape {
-    Shape::new([x[0] * x[1].div_ceil(NORM_GROUP_ROWS), 2, x[2]])
+/// Returns the shape of the sums over segments of [`KernelBackend::norm_back`] for an input of shape `x`.
+pub(crate) fn norm_back_sums_shape(x: &Shape, has_bias: bool) -> Shape {
+    Shape::new([x[0] * x[1].div_ceil(NORM_GROUP_ROWS), if has_bias { 3 } else { 2 }, x[2]])
 }
 
-/// Returns the shape of the sums over segments of [`KernelBackend::end_norm_back`] for an input of shape `x`.
-pub(crate) fn end_norm_sums_shape(x: &Shape, has_bias: bool) -> Shape {
-    let [segments, rows, width] = norm_back_sums_shape(x).dims();
-    Shape::new([segments, rows + usize::from(has_bias), width])
+/// Lists what [`KernelBackend::norm_back`] makes of an input of shape `x`: tensors of this shape, and those that are sums over its rows.
+fn norm_back_outputs<B: PrimitiveBackend>(
+    x: &FloatTensor<B>,
+    scale: DType,
+    added: Option<&(EndTensors<B>, EpilogueRule)>,
+) -> [Vec<(Shape, DType)>; 2] {
+    let (shape, of_product) = (x.shape(), added.map(|(_, rule)| rule.from));
+    let width = Shape::new([shape[2]]);
+    let of_bias = added.filter(|(beside, _)| beside.bias.is_some()).map(|(_, rule)| rule.from);
+    let rows = std::iter::once(x.dtype()).chain(of_product).map(|dtype| (shape.clone(), dtype)).collect();
+    [rows, [scale, scale].into_iter().chain(of_bias).map(|dtype| (width.clone(), dtype)).collect()]
 }
 
 /// Returns the shape of the scores by distance of attention whose scores have the shape `scores`.

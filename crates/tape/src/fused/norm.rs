@@ -228,7 +228,10 @@ fn gradients<B: KernelBackend>(
     wanted: [bool; 2],
 ) -> [Option<FloatTensor<B>>; 3] {
     match wanted {
-        [true, true] => B::norm_rows_back_with_sums(grad_output, x, moments, scale, other).map(Some),
+        [true, true] => {
+            let mut all = B::norm_back(grad_output, other, [x, moments, scale], None).into_iter();
+            std::array::from_fn(|_| all.next())
+        }
         [true, false] => [Some(B::norm_rows_back(grad_output, x, moments, scale, other)), None, None],
         [false, true] => {
             let of_scale = scale.dtype();

@@ -12,7 +12,7 @@ use burn_dispatch::backends::Cube;
 use super::queue::queue;
 use super::{
     EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, convolution, depthwise, distances_shape, end_norm,
-    epilogue, heads, moments_shape, norm, weights, windows,
+    epilogue, heads, moments_shape, norm, norm_back, norm_back_outputs, weights, windows,
 };
 use crate::geometry::Geometry;
 
@@ -255,26 +255,25 @@ impl KernelBackend for Cube {
         std::array::from_fn(|_| made.next().expect("three tensors are made"))
     }
 
-    fn end_norm_back(
+    fn norm_back(
         grad_output: FloatTensor<Self>,
         other: Option<FloatTensor<Self>>,
         kept: [FloatTensor<Self>; 3],
-        beside: EndTensors<Self>,
-        rule: EpilogueRule,
+        added: Option<(EndTensors<Self>, EpilogueRule)>,
     ) -> Vec<FloatTensor<Self>> {
-        let (shape, of_norm, taken) = (kept[0].shape(), kept[2].dtype(), beside.present());
-        let width = Shape::new([shape[2]]);
-        let bias = beside.bias.as_ref().map(|_| (width.clone(), rule.from));
-        let made = vec![(shape.clone(), rule.to), (shape, rule.from)];
-        let made = made.into_iter().chain(vec![(width, of_norm); 2]).chain(bias).collect();
+        let made = norm_back_outputs(&kept[0], kept[2].dtype(), added.as_ref()).concat();
         let has_other = other.is_some();
-        let inputs = [grad_output].into_iter().chain(kept).chain(other).chain(beside.into_list()).collect();
-        queue("end_norm_back", inputs, made, move |inputs| {
+        let (beside, rule) = added.unzip();
+        let taken = beside.as_ref().map_or([false; 3], EndTensors::present);
+        let beside = beside.into_iter().flat_map(EndTensors::into_list);
+        let inputs = [grad_output].into_iter().chain(kept).chain(other).chain(beside).collect();
+        queue("norm_back", inputs, made, move |inputs| {
             let mut inputs = inputs.into_iter();
             let mut next = || inputs.next().expect("the inputs that were queued");
             let (grad_output, kept) = (next(), [next(), next(), next()]);
             let other = has_other.then(&mut next);
-            end_norm::end_norm_back(grad_output, other, kept, beside_of(taken, next), &rule)
+            let added = rule.as_ref().map(|rule| (beside_of(taken, next), rule));
+            norm_back::norm_back(grad_output, other, kept, added)
         })
     }
 
@@ -402,27 +401,6 @@ impl KernelBackend for Cube {
         to: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         <Self as Kernels>::norm_rows_sums(grad_output, x, moments, to)
-    }
-
-    fn norm_rows_back_with_sums(
-        grad_output: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        moments: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-        other: Option<FloatTensor<Self>>,
-    ) -> [FloatTensor<Self>; 3] {
-        let (shape, to) = (x.shape(), scale.dtype());
-        let of_scale = (Shape::new([shape[2]]), to);
-        let made = vec![(shape, x.dtype()), of_scale.clone(), of_scale];
-        let inputs = [grad_output, x, moments, scale].into_iter().chain(other).collect();
-        let mut made = queue("norm_rows_back_with_sums", inputs, made, |inputs| {
-            let mut inputs = inputs.into_iter();
-            let mut next = || inputs.next().expect("the inputs that were queued");
-            let (grad_output, x, moments, scale) = (next(), next(), next(), next());
-            norm::norm_rows_back_with_sums(grad_output, x, moments, scale, inputs.next())
-        })
-        .into_iter();
-        std::array::from_fn(|_| made.next().expect("three tensors are made"))
     }
 }
 

@@ -10,12 +10,9 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::rows::{GROUP_ROWS, ROW_THREADS, sum_of_column, sum_of_row};
+use super::rows::{GROUP_ROWS, ROW_THREADS, sum_of_row};
 use super::sums::{Ending, Rows, Sums, is_last_group, total_of};
-use super::{
-    MOST_JOINED_WIDTH, NORM_GROUP_ROWS, NORM_SEGMENT_ROWS, address_of, column_groups, moments_shape,
-    norm_back_sums_shape, norm_sums_shape,
-};
+use super::{NORM_SEGMENT_ROWS, address_of, column_groups, moments_shape, norm_sums_shape};
 
 // Shapes: b batch, t rows of a sample, d values of a row.
 
@@ -119,52 +116,6 @@ pub(super) fn norm_rows_sums(
         );
     }
     sums.finish()
-}
-
-/// Computes the gradients of [`norm_rows`] for the input, as [`norm_rows_back`] does, and for scale and shift.
-pub(super) fn norm_rows_back_with_sums(
-    grad_output: CubeTensor,
-    x: CubeTensor,
-    moments: CubeTensor,
-    scale: CubeTensor,
-    other: Option<CubeTensor>,
-) -> Vec<CubeTensor> {
-    let (shape, to) = (x.shape(), scale.dtype);
-    let width = shape[2];
-    if width > MOST_JOINED_WIDTH {
-        let of_x = norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale, other);
-        return std::iter::once(of_x).chain(norm_rows_sums(grad_output, x, moments, to)).collect();
-    }
-    let out = empty_device_dtype(x.client.clone(), x.device.clone(), shape.clone(), x.dtype);
-    let sums = Sums::new(&x, norm_back_sums_shape(&shape), vec![Rows::joined(1, width); 2], [to; 2], 1);
-    if shape.num_elements() > 0 {
-        let types = [x.dtype, to, grad_output.dtype].map(dtype_to_storage_type);
-        let address = address_of(&[&grad_output, &x, &out]);
-        let has_other = other.is_some();
-        // Where it is missing, the kernel is compiled without a use of it.
-        let other = other.unwrap_or_else(|| x.clone());
-        norm_rows_back_with_sums_kernel::launch(
-            &out.client,
-            CubeCount::new_2d(shape[1].div_ceil(NORM_GROUP_ROWS) as u32, shape[0] as u32),
-            CubeDim::new_2d(ROW_THREADS, GROUP_ROWS),
-            address,
-            grad_output.into_tensor_arg(),
-            x.into_tensor_arg(),
-            moments.into_tensor_arg(),
-            scale.into_tensor_arg(),
-            other.into_tensor_arg(),
-            out.clone().into_tensor_arg(),
-            sums.segments(),
-            sums.output(0),
-            sums.output(1),
-            sums.counters(),
-            has_other,
-            width.div_ceil(ROW_THREADS as usize),
-            sums.ending(),
-            types,
-        );
-    }
-    std::iter::once(out).chain(sums.finish()).collect()
 }
 
 /// Returns how many groups of threads cover the rows of a tensor of `shape`.
@@ -283,132 +234,6 @@ fn norm_rows_back_kernel<E: Float, S: Float, O: Float>(
             }
             out[to + column * to_step] = E::cast_from(value);
             column += ROW_THREADS as usize;
-        }
-    }
-}
-
-#[cube(launch, address_type = "dynamic")]
-fn norm_rows_back_with_sums_kernel<E: Float, S: Float, O: Float>(
-    grad_output: &Tensor<O>,
-    x: &Tensor<E>,
-    moments: &Tensor<f32>,
-    scale: &Tensor<S>,
-    other: &Tensor<E>,
-    out: &mut Tensor<E>,
-    sums: &mut Tensor<f32>,
-    of_scale: &mut Tensor<S>,
-    of_shift: &mut Tensor<S>,
-    counters: &mut Tensor<Atomic<u32>>,
-    #[comptime] has_other: bool,
-    // Values of a row that one thread computes.
-    #[comptime] slots: usize,
-    #[comptime] ending: Ending,
-    #[define(E, S, O)] _dtypes: [ElemType; 3],
-) {
-    let sample = CUBE_POS_Y as usize;
-    let (rows, width) = (x.shape(1), x.shape(2));
-    let lane = UNIT_POS_X as usize;
-    let mut shared = Shared::<[f32]>::new_slice((ROW_THREADS * GROUP_ROWS) as usize);
-    let mut normed = Array::<f32>::new(slots);
-    let mut weighted = Array::<f32>::new(slots);
-    let mut for_scale = Array::<f32>::new(slots);
-    let mut for_shift = Array::<f32>::new(slots);
-    #[unroll]
-    for slot in 0..slots {
-        for_scale[slot] = 0.0f32;
-        for_shift[slot] = 0.0f32;
-    }
-    for part in 0..comptime!(NORM_GROUP_ROWS / GROUP_ROWS as usize) {
-        let row = CUBE_POS_X as usize * NORM_GROUP_ROWS + part * GROUP_ROWS as usize + UNIT_POS_Y as usize;
-        // Threads beyond the last row compute it once more and write nothing: all of a group take part in a sum.
-        let is_row = row < rows;
-        let row = min(row, rows - 1);
-        let place = sample * x.stride(0) + row * x.stride(1);
-        let grads = sample * grad_output.stride(0) + row * grad_output.stride(1);
-        let of_row = sample * moments.stride(0) + row * moments.stride(1);
-        let (mean, inverse) = (moments[of_row], moments[of_row + moments.stride(2)]);
-        // The mean of the gradient and its component along the normalized row do not change the output.
-        let mut flat = 0.0f32;
-        let mut along = 0.0f32;
-        #[unroll]
-        for slot in 0..slots {
-            let column = slot * ROW_THREADS as usize + lane;
-            let mut of_row = 0.0f32;
-            let mut gradient = 0.0f32;
-            let mut weight = 0.0f32;
-            if column < width {
-                of_row = (f32::cast_from(x[place + column * x.stride(2)]) - mean) * inverse;
-                gradient = f32::cast_from(grad_output[grads + column * grad_output.stride(2)]);
-                weight = f32::cast_from(scale[column * scale.stride(0)]);
-            }
-            if is_row {
-                for_scale[slot] += gradient * of_row;
-                for_shift[slot] += gradient;
-            }
-            normed[slot] = of_row;
-            weighted[slot] = gradient * weight;
-            flat += weighted[slot];
-            along += weighted[slot] * of_row;
-        }
-        let flat = sum_of_row(&mut shared, flat) / width as f32;
-        let along = sum_of_row(&mut shared, along) / width as f32;
-        if is_row {
-            #[unroll]
-            for slot in 0..slots {
-                let column = slot * ROW_THREADS as usize + lane;
-                if column < width {
-                    let mut value = (weighted[slot] - flat - normed[slot] * along) * inverse;
-                    if has_other {
-                        let from = sample * other.stride(0) + row * other.stride(1) + column * other.stride(2);
-                        value += f32::cast_from(other[from]);
-                    }
-                    let to = sample * out.stride(0) + row * out.stride(1) + column * out.stride(2);
-                    out[to] = E::cast_from(value);
-                }
-            }
-        }
-    }
-    let segment = (CUBE_POS_Y * CUBE_COUNT_X + CUBE_POS_X) as usize;
-    #[unroll]
-    for slot in 0..slots {
-        let column = slot * ROW_THREADS as usize + lane;
-        let scale_sum = sum_of_column(&mut shared, for_scale[slot]);
-        let shift_sum = sum_of_column(&mut shared, for_shift[slot]);
-        if UNIT_POS_Y == 0 && column < width {
-            let to = segment * sums.stride(0) + column * sums.stride(2);
-            let step = sums.stride(1);
-            sums[to] = scale_sum;
-            sums[to + step] = shift_sum;
-        }
-    }
-    if comptime!(ending.is_joined) {
-        if is_last_group(counters, 0, CUBE_COUNT_X * CUBE_COUNT_Y) {
-            #[unroll]
-            for slot in 0..slots {
-                for_scale[slot] = 0.0f32;
-                for_shift[slot] = 0.0f32;
-            }
-            let mut segment = UNIT_POS_Y as usize;
-            while segment < sums.shape(0) {
-                #[unroll]
-                for slot in 0..slots {
-                    let column = min(slot * ROW_THREADS as usize + lane, width - 1);
-                    let from = segment * sums.stride(0) + column * sums.stride(2);
-                    for_scale[slot] += sums[from];
-                    for_shift[slot] += sums[from + sums.stride(1)];
-                }
-                segment += GROUP_ROWS as usize;
-            }
-            #[unroll]
-            for slot in 0..slots {
-                let column = slot * ROW_THREADS as usize + lane;
-                let scale_sum = sum_of_column(&mut shared, for_scale[slot]);
-                let shift_sum = sum_of_column(&mut shared, for_shift[slot]);
-                if UNIT_POS_Y == 0 && column < width {
-                    of_scale[column] = S::cast_from(scale_sum);
-                    of_shift[column] = S::cast_from(shift_sum);
-                }
-            }
         }
     }
 }

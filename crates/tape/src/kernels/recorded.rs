@@ -7,7 +7,7 @@ use burn_dispatch::backends::Capture;
 
 use super::{
     EndTensors, EpilogueRule, HeadsRule, KernelBackend, MOST_JOINED_WIDTH, WeightsRule, column_groups, distances_shape,
-    end_norm_sums_shape, ends_at_once, moments_shape, norm_back_sums_shape, norm_sums_shape, parts_shape, sums_shape,
+    ends_at_once, moments_shape, norm_back_outputs, norm_back_sums_shape, norm_sums_shape, parts_shape, sums_shape,
     tap_groups,
 };
 use crate::capture::{CustomOp, record_kernel};
@@ -136,21 +136,25 @@ impl KernelBackend for Capture {
         std::array::from_fn(|_| made.next().expect("three tensors are made"))
     }
 
-    fn end_norm_back(
+    fn norm_back(
         grad_output: FloatTensor<Self>,
         other: Option<FloatTensor<Self>>,
         kept: [FloatTensor<Self>; 3],
-        beside: EndTensors<Self>,
-        rule: EpilogueRule,
+        added: Option<(EndTensors<Self>, EpilogueRule)>,
     ) -> Vec<FloatTensor<Self>> {
-        let (shape, of_norm) = (kept[0].shape(), kept[2].dtype());
-        let width = Shape::new([shape[2]]);
-        let bias = beside.bias.as_ref().map(|_| (width.clone(), rule.from));
-        let sums = end_norm_sums_shape(&shape, bias.is_some());
-        let made = vec![(shape.clone(), rule.to), (shape, rule.from)];
-        let of_sums = vec![(width, of_norm); 2].into_iter().chain(bias).collect();
-        let inputs = [grad_output].into_iter().chain(other).chain(kept).chain(beside.into_list()).collect();
-        record_with_sums("epilogue", inputs, made, (Some(sums), 1), of_sums)
+        let [made, of_sums] = norm_back_outputs(&kept[0], kept[2].dtype(), added.as_ref());
+        let shape = kept[0].shape();
+        if shape[2] > MOST_JOINED_WIDTH {
+            let [x, moments, scale] = kept;
+            let to = scale.dtype();
+            let of_x = Self::norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale, other);
+            let (of_scale, of_shift) = Self::norm_rows_sums(grad_output, x, moments, to);
+            return vec![of_x, of_scale, of_shift];
+        }
+        let sums = norm_back_sums_shape(&shape, of_sums.len() > 2);
+        let beside = added.into_iter().flat_map(|(beside, _)| beside.into_list());
+        let inputs = [grad_output].into_iter().chain(other).chain(kept).chain(beside).collect();
+        record_with_sums("layer_norm", inputs, made, (Some(sums), 1), of_sums)
     }
 
     fn attention_weights(
@@ -289,25 +293,5 @@ impl KernelBackend for Capture {
         let made = vec![(Shape::new([shape[2]]), to); 2];
         let (inputs, places) = (vec![grad_output, x, moments], column_groups(shape[2]));
         two_of(record_with_sums("layer_norm", inputs, Vec::new(), (Some(shape), places), made))
-    }
-
-    fn norm_rows_back_with_sums(
-        grad_output: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        moments: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-        other: Option<FloatTensor<Self>>,
-    ) -> [FloatTensor<Self>; 3] {
-        let (shape, to) = (x.shape(), scale.dtype());
-        if shape[2] > MOST_JOINED_WIDTH {
-            let of_x = Self::norm_rows_back(grad_output.clone(), x.clone(), moments.clone(), scale, other);
-            let (of_scale, of_shift) = Self::norm_rows_sums(grad_output, x, moments, to);
-            return [of_x, of_scale, of_shift];
-        }
-        let (sums, of_sums) = (norm_back_sums_shape(&shape), vec![(Shape::new([shape[2]]), to); 2]);
-        let of_x = vec![(shape, x.dtype())];
-        let inputs = [grad_output, x, moments, scale].into_iter().chain(other).collect();
-        let mut made = record_with_sums("layer_norm", inputs, of_x, (Some(sums), 1), of_sums).into_iter();
-        std::array::from_fn(|_| made.next().expect("three tensors are made"))
     }
 }
