@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
-use burn::module::Module;
 use plimsoll_config::choices::{ScheduleChoice, UnfitChoice};
 use plimsoll_config::{RunConfig, TrainingConfig};
 use plimsoll_core::{Bytes, Key, Seconds};
 use plimsoll_data::SampleMeta;
 use plimsoll_speech::tts::MelNormalization;
-use plimsoll_tape::{count, freeze, on_capture_device};
+use plimsoll_tape::on_capture_device;
 use plimsoll_train::{PlateauConfig, RunState, Schedule, Shape, Unfit};
 use rayon::prelude::*;
 
@@ -16,7 +15,7 @@ use crate::beginning::{base_facts, begun};
 use crate::data::PreparedData;
 use crate::device::TrainingDevice;
 use crate::earlier::EarlierRun;
-use crate::error::{Failure, FailureExt};
+use crate::error::Failure;
 use crate::families::{self, ModelPlan, family};
 use crate::features::features;
 use crate::mapping;
@@ -66,7 +65,7 @@ pub(crate) fn extra_steps(state: &RunState, restarts_epoch: bool, batches: u64) 
 /// Makes the plan of a run, except for its memory. `resumed` is its checkpoint if it has one.
 ///
 /// # Errors
-/// If the vocabulary is too small for the texts, if a prefix of `training.freeze` names no parameter, if no utterance
+/// If the vocabulary is too small for the texts, if a prefix of `training.freeze` names no parameter or nothing is left to train, if no utterance
 /// can be read, or if the device cannot train several replicas.
 pub(crate) fn resolve(
     config: &RunConfig,
@@ -87,16 +86,15 @@ pub(crate) fn resolve(
         };
         model = model.with_statistics(normalization, length_bounds);
     }
-    let (parameters, begins) = on_capture_device(|device| {
-        with_model!(&model, described => {
-            let module = described.init_unseeded(device);
-            let begins = match resumed {
-                Some(_) => None,
-                None => begun(&module, &model, &prepared.tokenizer, config)?,
-            };
-            Ok::<_, Failure>((trained(module, config)?, begins))
-        })
-    })?;
+    let parameters = model.trained_parameters(&config.training.freeze)?;
+    let begins = match resumed {
+        Some(_) => None,
+        None => on_capture_device(|device| {
+            with_model!(&model, described => {
+                begun(&described.init_unseeded(device), &model, &prepared.tokenizer, config)
+            })
+        })?,
+    };
     let (begins, doubts) = begins.unzip();
     doubts.into_iter().flatten().for_each(|doubt| reporter.line(Level::Warning, &doubt));
     let data = data(config, prepared);
@@ -118,14 +116,6 @@ pub(crate) fn resolve(
         begins,
         config: config.clone(),
     })
-}
-
-/// Counts the parameters of `model` that are trained.
-///
-/// # Errors
-/// If a prefix of `training.freeze` names no parameter.
-fn trained<M: Module>(model: M, config: &RunConfig) -> Result<u64, Failure> {
-    Ok(count(&freeze(model, &config.training.freeze).invalid()?))
 }
 
 /// Computes the vocabulary size: the tokens of the texts, or more if the configuration asks for more.

@@ -173,7 +173,7 @@ impl ModelPlan {
     /// Counts the parameters that are trained if those whose names begin with one of `frozen` are not.
     ///
     /// # Errors
-    /// If a prefix is that of no parameter.
+    /// If a prefix is that of no parameter, or nothing is left to train.
     pub fn trained_parameters(&self, frozen: &[String]) -> Result<u64, Failure> {
         let count = |device: &Device| {
             with_model!(self, model => {
@@ -181,7 +181,13 @@ impl ModelPlan {
                 Frozen::new(model, frozen).freeze(whole).map(|trained| count(&trained))
             })
         };
-        on_capture_device(count).invalid()
+        match on_capture_device(count).invalid()? {
+            0 => Err(Failure::invalid(
+                "`training.freeze` freezes the whole model",
+                "leave out a part that is to be trained",
+            )),
+            trained => Ok(trained),
+        }
     }
 
     /// Returns whether statistics of the training data are a part of the model.
@@ -293,9 +299,14 @@ mod tests {
                 assert!(trained < model.parameters() && frozen.weights == whole.weights, "{part}");
                 assert!(frozen.timeline.peak() <= whole.timeline.peak(), "{part}");
             }
-            config.training.freeze = vec!["encodr".into()];
-            let error = DemandBuilder::from_config(config).unwrap_err().to_string();
-            assert!(error.contains("begins with `encodr`: its parts are"), "{error}");
+            let all = model.shapes().into_iter().map(|(name, _)| name).collect();
+            for (frozen, expected) in
+                [(vec!["encodr".into()], "begins with `encodr`: its parts are"), (all, "freezes the whole model")]
+            {
+                config.training.freeze = frozen;
+                let error = DemandBuilder::from_config(config.clone()).unwrap_err().to_string();
+                assert!(error.contains(expected), "{error}");
+            }
         }
     }
 
