@@ -95,13 +95,15 @@ choice! {
 }
 
 choice! {
-    /// Family of a synthesizer.
+    /// Family of a synthesizer or a recognizer.
     FamilyChoice {
         /// All frames at once, from predicted durations.
         #[default]
         Parallel = "parallel",
         /// A few frames after the other, by attention over the text.
         Autoregressive = "autoregressive",
+        /// A recognizer: Whisper.
+        Whisper = "whisper",
     }
 }
 
@@ -186,6 +188,8 @@ choice! {
         Nemo = "nemo",
         /// Whisper's features.
         Whisper = "whisper",
+        /// Whisper's features, with silence after the recording, as Whisper hears it in its window.
+        WhisperPadded = "whisper-padded",
         /// XTTS's features.
         Xtts = "xtts",
         /// MyXTTS's features, which can be turned back into audio.

@@ -96,6 +96,9 @@ pub(super) fn of_values(config: &RunConfig, provenance: &Provenance) -> Vec<Conf
 /// Keys of the model that all tasks have, a vocoder too.
 const VOCODER_SIZES: [&str; 2] = ["model.d_model", "model.feed_forward_multiplier"];
 
+/// Keys of a recognizer that Whisper has, too.
+const WHISPER_SIZES: [&str; 1] = ["model.encoder_layers"];
+
 /// Returns why a key has no effect in the run of `config`, if it belongs to another task or family. The help text of such
 /// a key begins with what it belongs to.
 fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
@@ -118,6 +121,11 @@ fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
         (Task::Tts, FamilyChoice::Autoregressive, "Parallel TTS") => {
             Some("it belongs to `model.family` = \"parallel\"; the family is \"autoregressive\"")
         }
+        (Task::Asr, FamilyChoice::Whisper, "ASR") if key.section() == "model" && !WHISPER_SIZES.contains(&key.name) => {
+            Some("it belongs to recognizers with CTC; `model.family` is \"whisper\"")
+        }
+        (Task::Asr, FamilyChoice::Whisper, _) => None,
+        (_, _, "Whisper") => Some("it belongs to `model.family` = \"whisper\""),
         (Task::Tts, ..) if key.section() == "augment" => Some("a synthesizer's audio is never changed"),
         _ => None,
     }
@@ -126,6 +134,9 @@ fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
 /// Returns why a key has no effect beside the other choices for the recognizer of `config`.
 fn idle_beside(key: &Key, config: &RunConfig) -> Option<&'static str> {
     let model = &config.model;
+    if model.family == FamilyChoice::Whisper {
+        return None;
+    }
     let has_decoder = model.decoder_layers.is_some_and(|layers| layers > 0);
     let is_convolution = model.encoder == EncoderChoice::Convolution;
     match key.name {

@@ -95,6 +95,8 @@ pub struct Dataset {
     tokenizer: Tokenizer,
     augment: Option<Augment>,
     voices: Option<Voices>,
+    /// Whether each text is the whole sequence of a Whisper decoder.
+    is_framed: bool,
     /// Number of samples of a crop, where samples are sound and not features.
     crop: Option<Frames>,
     unknown_characters: usize,
@@ -133,7 +135,20 @@ impl Dataset {
         }
         let cache = MemoryCache::new(Bytes(0));
         let (augment, voices, crop, store) = (None, None, None, None);
-        Self { utterances, token_counts, log_mel, tokenizer, augment, voices, crop, unknown_characters, cache, store }
+        let is_framed = false;
+        Self {
+            utterances,
+            token_counts,
+            log_mel,
+            tokenizer,
+            augment,
+            voices,
+            is_framed,
+            crop,
+            unknown_characters,
+            cache,
+            store,
+        }
     }
 
     /// Adds augmentation of every sample that is loaded with a key.
@@ -162,6 +177,17 @@ impl Dataset {
         let added = self.tokenizer.with_language_and_end(Vec::new(), None).len() as u32;
         self.token_counts.iter_mut().for_each(|count| *count += added);
         self.voices = Some(Voices::new(&self.utterances, reference));
+        self
+    }
+
+    /// Prepares the data set for Whisper: each text is begun and ended as its decoder expects, in the language of the utterance.
+    #[must_use]
+    pub fn for_whisper(mut self) -> Self {
+        if let Some(frame) = self.tokenizer.whisper_frame(None) {
+            let added = frame.begin.len() as u32 + 1;
+            self.token_counts.iter_mut().for_each(|count| *count += added);
+            self.is_framed = true;
+        }
         self
     }
 
@@ -249,9 +275,11 @@ impl Dataset {
     fn tokens(&self, index: usize) -> Vec<u32> {
         let utterance = self.utterances.get(index);
         let tokens = self.tokenizer.encode_lossy(utterance.text).0;
-        match self.voices {
-            Some(_) => self.tokenizer.with_language_and_end(tokens, utterance.language),
-            None => tokens,
+        let frame = if self.is_framed { self.tokenizer.whisper_frame(utterance.language) } else { None };
+        match (frame, &self.voices) {
+            (Some(frame), _) => frame.begin.into_iter().chain(tokens).chain([frame.end]).collect(),
+            (None, Some(_)) => self.tokenizer.with_language_and_end(tokens, utterance.language),
+            (None, None) => tokens,
         }
     }
 

@@ -19,6 +19,8 @@ pub enum Activation {
     Silu,
     /// ReLU: `max(x, 0)`, as in the first Transformers.
     Relu,
+    /// GELU: `x` times the normal distribution function of `x`, as in Whisper.
+    Gelu,
 }
 
 /// Configuration of a [`FeedForward`].
@@ -39,7 +41,8 @@ pub struct FeedForwardConfig {
 pub struct FeedForward {
     widen: Linear,
     narrow: Linear,
-    relu: bool,
+    #[module(skip)]
+    activation: Activation,
     dropout: f64,
 }
 
@@ -49,7 +52,7 @@ impl FeedForwardConfig {
         FeedForward {
             widen: LinearConfig::new(self.d_model, self.inner).init(device),
             narrow: LinearConfig::new(self.inner, self.d_model).init(device),
-            relu: self.activation == Activation::Relu,
+            activation: self.activation,
             dropout: self.dropout,
         }
     }
@@ -69,7 +72,11 @@ impl FeedForward {
 
     /// Computes the activations between the two linear layers from `[b, t, d]`.
     fn activated(&self, x: Tensor<3>, pass: &Pass) -> Tensor<3> {
-        let activation = if self.relu { activation::Activation::Relu } else { activation::Activation::Silu };
+        let activation = match self.activation {
+            Activation::Silu => activation::Activation::Silu,
+            Activation::Relu => activation::Activation::Relu,
+            Activation::Gelu => activation::Activation::Gelu,
+        };
         let end = Epilogue { activation: Some(activation), dropout: self.dropout, ..Epilogue::default() };
         pass.with("inner").dense_into(&self.widen, x, end)
     }

@@ -60,5 +60,5 @@ pub use refusal::does_not_fit;
 pub use run_memory::{RunMemory, StepMemory};
 pub use timeline::{Allocation, Owner, Phase, PhaseSpan, Timeline};
 pub use trace::{Trace, TraceError, trace, trace_validation};
-pub use traceable::{Frozen, Traceable};
+pub use traceable::{Traceable, Trained};
 pub use traces::Traces;

@@ -1,8 +1,9 @@
 //! A model that can be traced: it can be built on any device, and it has batches of any shape.
 
 use burn::tensor::Device;
-use plimsoll_core::BatchShape;
-use plimsoll_tape::{ParametersError, Pass, Task, freeze};
+use plimsoll_core::{BatchShape, Key};
+use plimsoll_tape::lora::TrainedParts;
+use plimsoll_tape::{ParametersError, Pass, Task};
 
 /// Builds a model and its largest batches for a trace.
 ///
@@ -24,41 +25,41 @@ pub trait Traceable {
     }
 }
 
-/// A model of which some parameters are [frozen](freeze): they have no gradient and no optimizer state, and what only their
-/// gradients would need is not kept.
+/// A model of which only some parameters, or adapters beside them, are trained: others have no gradient and no optimizer state, and
+/// what only their gradients would need is not kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Frozen<'a, S> {
+pub struct Trained<'a, S> {
     traceable: &'a S,
-    prefixes: &'a [String],
+    parts: &'a TrainedParts,
 }
 
-impl<'a, S: Traceable> Frozen<'a, S> {
-    /// Freezes the parameters of `traceable` whose names begin with one of `prefixes`; none freezes nothing.
-    pub fn new(traceable: &'a S, prefixes: &'a [String]) -> Self {
-        Self { traceable, prefixes }
+impl<'a, S: Traceable> Trained<'a, S> {
+    /// Trains the `parts` of `traceable`.
+    pub fn new(traceable: &'a S, parts: &'a TrainedParts) -> Self {
+        Self { traceable, parts }
     }
 
-    /// Freezes the parameters of `task`, a model of this kind.
+    /// Makes of `task`, a model of this kind, one whose parts are trained.
     ///
     /// # Errors
-    /// [`ParametersError`] with the first prefix that no parameter name has.
-    pub fn freeze(&self, task: S::Task) -> Result<S::Task, ParametersError> {
-        if self.prefixes.is_empty() { Ok(task) } else { freeze(task, self.prefixes) }
+    /// [`ParametersError`] with the first name that no parameter and no layer has.
+    pub fn apply(&self, task: S::Task) -> Result<S::Task, ParametersError> {
+        self.parts.apply(task, Key::new(0))
     }
 
-    /// Returns the model without frozen parameters.
+    /// Returns the model of which all is trained.
     pub fn whole(&self) -> &'a S {
         self.traceable
     }
 }
 
-impl<S: Traceable> Traceable for Frozen<'_, S> {
+impl<S: Traceable> Traceable for Trained<'_, S> {
     type Task = S::Task;
 
     /// # Panics
-    /// If no parameter name has one of the prefixes.
+    /// If no parameter or layer has one of the names.
     fn init(&self, device: &Device) -> S::Task {
-        self.freeze(self.traceable.init(device)).expect("each prefix is that of a parameter")
+        self.apply(self.traceable.init(device)).expect("each name is that of a part")
     }
 
     fn batch(&self, shape: BatchShape) -> <S::Task as Task>::Batch {

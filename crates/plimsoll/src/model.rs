@@ -13,7 +13,7 @@ use plimsoll_core::{Bytes, Seconds, counted};
 use plimsoll_recipes::corpus;
 use plimsoll_recipes::data;
 use plimsoll_recipes::families::{self, FamilyModel, ModelPlan, family};
-use plimsoll_recipes::{Failure, FailureExt, base_tokenizer, features, load_run, with_model};
+use plimsoll_recipes::{Failure, FailureExt, base_tokenizer, features, load_run, trained_parts, with_model};
 use plimsoll_tape::{NamedVisitor, count, on_capture_device, walk};
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let vocabulary = vocabulary(config)?;
     let model = families::model(config, log_mel.n_mels(), vocabulary);
-    let trained = model.trained_parameters(&config.training.freeze)?;
+    let trained = model.trained_parameters(&trained_parts(&config.training))?;
     let sizes = Sizes { trained, ..Sizes::new(model, log_mel, family(config).reads_text()) };
     match args.json {
         true => println!("{:#}", sizes.json()),

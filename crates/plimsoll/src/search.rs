@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_recipes::Failure;
 use plimsoll_recipes::language::{CORPUS_MODEL, CORPUS_SPELLING, LanguageSettings, TunedSearch};
+use plimsoll_recipes::listener::Listening;
 use plimsoll_speech::asr::Search;
 
 use crate::number::number_in;
@@ -78,6 +79,9 @@ pub(crate) struct SearchArgs {
     /// Weight of each hotword. Default: 10.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
     pub(crate) hotword_weight: Option<f64>,
+    /// Language of the recordings, as a code such as `de`: for a Whisper model that knows several. Default: that of its training.
+    #[arg(long, value_name = "CODE")]
+    pub(crate) language: Option<String>,
     /// Text file with the only words that may be found.
     #[arg(long, value_name = "FILE")]
     pub(crate) lexicon: Option<PathBuf>,
@@ -132,8 +136,13 @@ impl SearchArgs {
         }
     }
 
+    /// Returns how the model in the folder `run` listens.
+    pub(crate) fn listening(&self, run: &Path) -> Result<Listening, Failure> {
+        Ok(Listening { search: self.resolve()?, words: self.words(run), language: self.language.clone() })
+    }
+
     /// Returns the language model, hotwords and lexicon for the model in the folder `run`.
-    pub(crate) fn language(&self, run: &Path) -> LanguageSettings {
+    pub(crate) fn words(&self, run: &Path) -> LanguageSettings {
         let model = |path: &Option<PathBuf>, of_corpus: &str| {
             path.as_ref().map(|path| if path.as_os_str() == "corpus" { run.join(of_corpus) } else { path.clone() })
         };
@@ -187,6 +196,7 @@ impl SearchArgs {
             ("--word-bonus", self.word_bonus.is_some(), self.lm.is_some() || self.spelling.is_some()),
             ("--hotwords", !self.hotwords.is_empty(), true),
             ("--hotword-weight", self.hotword_weight.is_some(), !self.hotwords.is_empty()),
+            ("--language", self.language.is_some(), true),
             ("--lexicon", self.lexicon.is_some(), true),
         ];
         all.into_iter().filter(|(_, is_given, _)| *is_given).map(|(flag, _, counts)| (flag, counts)).collect()

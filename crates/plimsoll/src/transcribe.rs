@@ -14,6 +14,7 @@ use clap::Args;
 use plimsoll_audio::{AudioError, AudioStream};
 use plimsoll_config::ConfigError;
 use plimsoll_core::{Samples, error_chain};
+use plimsoll_recipes::listener::Listener;
 use plimsoll_recipes::reader::{self, Reader};
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_text::transcript::{Segment, TranscriptFormat, TranscriptWriter, UnknownFormat, Word};
@@ -154,11 +155,10 @@ pub(crate) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Loads the recognizer with its search.
-fn load(args: &TranscribeArgs) -> Result<Reader, Failure> {
+fn load(args: &TranscribeArgs) -> Result<Listener, Failure> {
     let search = args.search.for_run(&args.run)?;
     args.search.refuse_idle_flags(&search)?;
-    let reader = Reader::load(&args.run, search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
-    reader.with_language(&search.language(&args.run))
+    Listener::load(&args.run, &search.listening(&args.run)?, &reader::device(&args.backend)?, &Terminal)
 }
 
 /// Prints a note that no words were found in `place`, with what is known of the model in the folder `run`.
@@ -222,7 +222,7 @@ enum ReadError {
 fn segments(
     file: &Path,
     audio: AudioStream,
-    reader: &Reader,
+    reader: &Listener,
     each: &mut dyn FnMut(&Segment) -> Result<(), ReadError>,
 ) -> Result<f64, ReadError> {
     let mut audio = audio;
@@ -243,7 +243,7 @@ fn segments(
 /// Transcribes a recording, and hands what can be written to `write` at once. Returns whether words were found.
 fn write_transcript(
     file: &Path,
-    reader: &Reader,
+    reader: &Listener,
     format: TranscriptFormat,
     write: &mut dyn FnMut(&str) -> std::io::Result<()>,
 ) -> Result<bool, ReadError> {
@@ -262,7 +262,7 @@ fn write_transcript(
 }
 
 /// Transcribes a recording into one line. Returns its length in seconds, too.
-fn text_of(file: &Path, reader: &Reader) -> Result<(String, f64), AudioError> {
+fn text_of(file: &Path, reader: &Listener) -> Result<(String, f64), AudioError> {
     let audio = AudioStream::open(file, reader.sample_rate())?;
     let mut texts = Vec::new();
     let read = segments(file, audio, reader, &mut |segment| {

@@ -126,7 +126,8 @@ pub(crate) fn recipe(folder: &Path, size: Option<&CorpusSize>, asked: Option<Tas
     }
     let value =
         |(key, value): (&'static str, String)| ChosenValue { key, value, reason: reason.clone(), is_of_model: true };
-    Ok(Recipe::for_trained_model(family.task(), keys.into_iter().map(value).collect(), size))
+    let values = keys.into_iter().map(value).chain(family.going_on(&facts.model, size)).collect();
+    Ok(Recipe::for_trained_model(family.task(), values, size))
 }
 
 /// Returns the tokenizer of the model that a run of `config` begins with; `None` if it begins at random, or the model reads no text.
@@ -213,7 +214,7 @@ impl Base {
     fn read(config: &RunConfig) -> Result<Option<Self>, Failure> {
         let Some(folder) = base_folder(config)? else { return Ok(None) };
         let tokens = base_tokenizer(config)?.map(|tokenizer| tokenizer.names()).unwrap_or_default();
-        let (weights, warnings) = ModelFolder(&folder).weights().invalid()?;
+        let (weights, warnings) = family(config).weights(&folder)?;
         let left_out = if ModelFolder(&folder).checkpoints().exists() { "" } else { family(config).exported_without() };
         let named = |weight: NamedTensor| {
             let name = format!("{left_out}{}", weight.name);
@@ -288,7 +289,7 @@ impl Base {
 }
 
 /// Number of reserved tokens, which every tokenizer begins with.
-const RESERVED: usize = 4;
+const RESERVED: usize = Tokenizer::RESERVED_IDS;
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@ use plimsoll_memory::{
     fastest_plan, fits_at_all, plan_with,
 };
 use plimsoll_speech::tts::LengthBounds;
+use plimsoll_tape::lora::TrainedParts;
 
 use crate::data::{Preparation, prepare_as};
 use crate::error::{Failure, FailureExt};
@@ -24,6 +25,7 @@ use crate::process_memory::{InUse, outside_model, outside_model_of, waiting_batc
 use crate::reporter::Reporter;
 use crate::resolve;
 use crate::target::Target;
+use crate::trained::trained_parts;
 use crate::with_trained;
 
 /// Vocabulary size of a character model, if neither the configuration nor a corpus gives it.
@@ -116,7 +118,7 @@ impl DemandBuilder {
         let model = families::model(&config, log_mel.n_mels(), vocabulary);
         let shapes = mapping::expected_shapes(&config, &model);
         check_sizes(&shapes, log_mel.n_mels(), &config)?;
-        model.trained_parameters(&config.training.freeze)?;
+        model.trained_parameters(&trained_parts(&config.training))?;
         let bounds = length_bounds(&shapes);
         Ok(Self::of_replica(config, model.with_length_bounds(bounds), shapes))
     }
@@ -163,7 +165,7 @@ impl DemandBuilder {
     ) -> Result<Self, Failure> {
         let shapes = mapping::corpus_shapes(&config, grid, metas);
         check_sizes(&shapes, features(&config.features).n_mels, &config)?;
-        model.trained_parameters(&config.training.freeze)?;
+        model.trained_parameters(&trained_parts(&config.training))?;
         Ok(Self::of_replica(config, model, shapes))
     }
 
@@ -199,7 +201,7 @@ impl DemandBuilder {
         };
         let copies = 1 + u64::from(self.config.training.ema_decay.is_some());
         let weights = copies * parameters * size_of::<f32>() as u64;
-        let trained = self.model.trained_parameters(&self.config.training.freeze).unwrap_or(parameters);
+        let trained = self.model.trained_parameters(&trained_parts(&self.config.training)).unwrap_or(parameters);
         Bytes(weights) + mapping::optimizer(&self.config).state_bytes(form, trained)
     }
 
@@ -351,7 +353,15 @@ impl DemandBuilder {
             let plan = families::model(&config, self.model.features(), self.model.vocabulary());
             let model = plan.with_length_bounds(self.model.length_bounds()).for_planning();
             // A smaller model may lack some of the parts.
-            config.training.freeze.retain(|part| model.trained_parameters(std::slice::from_ref(part)).is_ok());
+            let has = |frozen: &str| {
+                let parts = TrainedParts { frozen: vec![frozen.to_owned()], lora: None };
+                model.trained_parameters(&parts).is_ok()
+            };
+            config.training.freeze.retain(|part| has(part));
+            if model.trained_parameters(&trained_parts(&config.training)).is_err() {
+                config.training.lora_targets.clear();
+                config.training.lora_also.clear();
+            }
             Self { config, model, ..self.clone() }
         };
         let parameters = self.model.parameters();
@@ -390,7 +400,7 @@ impl DemandBuilder {
         budget: Bytes,
     ) -> Result<bool, TraceError> {
         let demand = self.as_written(target);
-        let key = format!("{:?} {:?} {:?}", self.model, self.config.training.freeze, demand.rules);
+        let key = format!("{:?} {:?} {:?}", self.model, trained_parts(&self.config.training), demand.rules);
         let traces = self.shipped.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
         let model = MemoryModel::with_traces(model, demand, traces)?;
         fits_at_all(&model, &self.at_best(target), target.limit(budget))

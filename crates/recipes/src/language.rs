@@ -209,12 +209,17 @@ pub struct LanguageSettings {
 }
 
 impl LanguageSettings {
+    /// Returns whether there are models, hotwords or a lexicon.
+    pub fn has_words(&self) -> bool {
+        self.model.is_some() || self.spelling.is_some() || !self.hotwords.is_empty() || self.lexicon.is_some()
+    }
+
     /// Makes the search over the tokens of `tokenizer`; `None` if there are neither models nor hotwords nor a lexicon.
     ///
     /// # Errors
     /// If a file cannot be read, or a number is impossible.
     pub fn search(&self, tokenizer: &Tokenizer) -> Result<Option<LanguageSearch>, Failure> {
-        if self.model.is_none() && self.spelling.is_none() && self.hotwords.is_empty() && self.lexicon.is_none() {
+        if !self.has_words() {
             return Ok(None);
         }
         let numbers = [

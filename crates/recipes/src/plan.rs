@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::beginning::Begun;
 use crate::families::{ModelPlan, family};
 use crate::memory_plan::MemoryPlan;
+use crate::trained::trained_parts;
 
 /// Most held-out utterances that each validation of a synthesizer or a vocoder computes.
 pub(crate) const VALIDATION_UTTERANCES: usize = 16;
@@ -280,7 +281,7 @@ impl RunPlan {
 impl RunPlan {
     /// Returns the number of parameters, in words, and of those that are trained if some are frozen.
     fn size(&self) -> String {
-        match self.config.training.freeze.is_empty() {
+        match trained_parts(&self.config.training).is_all() {
             true => format!("{} parameters", self.parameters),
             false => format!("{} parameters, {} of them trained", self.model.parameters(), self.parameters),
         }

@@ -22,6 +22,7 @@ use crate::mapping;
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
 use crate::reporter::{Level, Reporter};
 use crate::target::Target;
+use crate::trained::trained_parts;
 use crate::with_model;
 
 /// Checks `config` for requests that are impossible on every machine, before any work starts.
@@ -86,7 +87,7 @@ pub(crate) fn resolve(
         };
         model = model.with_statistics(normalization, length_bounds);
     }
-    let parameters = model.trained_parameters(&config.training.freeze)?;
+    let parameters = model.trained_parameters(&trained_parts(&config.training))?;
     let begins = match resumed {
         Some(_) => None,
         None => on_capture_device(|device| {

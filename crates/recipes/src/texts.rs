@@ -146,8 +146,7 @@ pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer,
         }
         (None, TokenizerChoice::Characters, None) => Tokenizer::characters(texts()),
     };
-    let several = family(config).names_language() && languages.len() > 1;
-    let tokenizer = if several { tokenizer.with_languages(languages.into_iter().map(String::from)) } else { tokenizer };
+    let tokenizer = family(config).with_languages(tokenizer, languages, config)?;
     Ok(tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?))
 }
 

@@ -11,6 +11,7 @@ pub mod score;
 mod testing;
 pub mod tts;
 pub mod vocoder;
+pub mod whisper;
 
 /// Audio files and features, whose types this crate takes.
 pub use plimsoll_audio as audio;

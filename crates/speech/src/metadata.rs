@@ -31,6 +31,7 @@ fn in_words(kind: &str) -> String {
         "tts" => "an autoregressive synthesizer".into(),
         "parallel_tts" => "a parallel synthesizer".into(),
         "vocoder" => "a vocoder".into(),
+        "whisper" => "a Whisper model".into(),
         other => format!("a model of the kind `{other}`"),
     }
 }
@@ -73,6 +74,9 @@ pub struct ModelMetadata<M> {
     /// parts that are no longer. `None` for other models, and for one of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Seconds>,
+    /// Factor of the adapters in the checkpoints of the run; `None` if the run trains weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora_scale: Option<f64>,
 }
 
 /// Error of reading or using the model of a folder.
@@ -120,6 +124,14 @@ pub enum ModelError {
         path: PathBuf,
         /// Field with an impossible value.
         source: InvalidField,
+    },
+    /// The model of another program cannot be used.
+    #[error("the model in {} cannot be used: {reason}", folder.display())]
+    Foreign {
+        /// Folder of the model.
+        folder: PathBuf,
+        /// What is missing or not supported.
+        reason: String,
     },
     /// `model.json` is too large to describe a model.
     #[error("{} is larger than {} MiB", path.display(), MAX_BYTES >> 20)]
@@ -191,13 +203,18 @@ impl ModelFolder<'_> {
         self.0.join("vocoder")
     }
 
-    /// Reads the kind of the model in the folder, such as `asr`, `tts` or `vocoder`; `unknown` where `model.json` names no kind.
+    /// Reads the kind of the model in the folder, such as `asr`, `tts` or `vocoder`; `unknown` where `model.json` names no kind. A folder
+    /// of Hugging Face has the kind that its `config.json` names, such as `whisper`.
     ///
     /// # Errors
     /// [`ModelError::NoModel`], [`ModelError::Io`] or [`ModelError::Format`] when `model.json` is missing, unreadable
     /// or no JSON.
     pub fn kind(self) -> Result<String, ModelError> {
-        Ok(self.value()?["kind"].as_str().unwrap_or("unknown").into())
+        let (value, key) = match self.is_hugging_face() {
+            true => (read_json(&self.0.join(HUGGING_FACE))?, "model_type"),
+            false => (self.value()?, "kind"),
+        };
+        Ok(value[key].as_str().unwrap_or("unknown").into())
     }
 
     /// Reads the weights of the run's best checkpoint: the averaged weights (EMA) where the checkpoint has them.
@@ -216,7 +233,29 @@ impl ModelFolder<'_> {
             return Ok((read_weights(&exported_weights)?, Vec::new()));
         }
         let (checkpoint, doubts) = self.checkpoint_store()?.best()?;
-        Ok((checkpoint.evaluation_weights(), doubts.iter().map(|doubt| error_chain(doubt)).collect()))
+        let weights = self.merged(checkpoint.evaluation_weights())?;
+        Ok((weights, doubts.iter().map(|doubt| error_chain(doubt)).collect()))
+    }
+
+    /// Adds the adapters of a checkpoint of the run to the weights that they belong to; weights without adapters stay as they are.
+    ///
+    /// # Errors
+    /// As [`kind`](Self::kind).
+    pub fn merged(self, weights: Vec<NamedTensor>) -> Result<Vec<NamedTensor>, ModelError> {
+        Ok(match self.value()?["lora_scale"].as_f64() {
+            Some(scale) => plimsoll_tape::lora::merged(weights, scale),
+            None => weights,
+        })
+    }
+
+    /// Writes the factor of the adapters of the run into `model.json`.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] when the file cannot be read or written.
+    pub fn write_lora_scale(self, scale: f64) -> Result<(), ModelError> {
+        let mut value = self.value()?;
+        value["lora_scale"] = scale.into();
+        write_described(self.0, &value)
     }
 
     /// Returns the store of the run's checkpoints, which refuses checkpoints of other runs.
@@ -228,22 +267,36 @@ impl ModelFolder<'_> {
         Ok(CheckpointStore::new(self.checkpoints(), 1).for_run(run))
     }
 
-    fn value(self) -> Result<Value, ModelError> {
-        let path = self.metadata_file();
-        let mut text = String::new();
-        let read = open_regular_file(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
-        read.map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
-                ModelError::NoModel { folder: self.0.into() }
-            }
-            _ => ModelError::Io { path: path.clone(), source },
-        })?;
-        if text.len() as u64 > MAX_BYTES {
-            return Err(ModelError::TooLarge { path });
-        }
-        let format = |source| ModelError::Format { path, wanted: "a model", source: short_error(source) };
-        serde_json::from_str(&text).map_err(format)
+    /// Returns whether the folder holds a model of Hugging Face and none of ours.
+    pub(crate) fn is_hugging_face(self) -> bool {
+        !self.metadata_file().is_file() && self.0.join(HUGGING_FACE).is_file()
     }
+
+    fn value(self) -> Result<Value, ModelError> {
+        read_json(&self.metadata_file()).map_err(|error| match error {
+            ModelError::Io { source, .. } if is_missing(&source) => ModelError::NoModel { folder: self.0.into() },
+            error => error,
+        })
+    }
+}
+
+/// Name of the file with which a model of Hugging Face is described.
+pub(crate) const HUGGING_FACE: &str = "config.json";
+
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+}
+
+/// Reads the description of a model.
+pub(crate) fn read_json(path: &Path) -> Result<Value, ModelError> {
+    let mut text = String::new();
+    let read = open_regular_file(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+    read.map_err(|source| ModelError::Io { path: path.into(), source })?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(ModelError::TooLarge { path: path.into() });
+    }
+    let format = |source| ModelError::Format { path: path.into(), wanted: "a model", source: short_error(source) };
+    serde_json::from_str(&text).map_err(format)
 }
 
 /// Reads `model.json` in `folder` as the description of a model of kind `kind`, which messages call `wanted`.
@@ -297,7 +350,7 @@ fn short_error(error: serde_json::Error) -> serde_json::Error {
 impl<M: ModelKind> ModelMetadata<M> {
     /// Makes the metadata of a model with this configuration, these features and this tokenizer.
     pub fn new(model: M, features: LogMelConfig, tokenizer: Tokenizer) -> Self {
-        Self { kind: M::KIND.into(), model, features, tokenizer, run: None, longest: None }
+        Self { kind: M::KIND.into(), model, features, tokenizer, run: None, longest: None, lora_scale: None }
     }
 
     /// Sets the identity of the run that trains the model.

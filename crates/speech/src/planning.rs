@@ -9,6 +9,7 @@ use plimsoll_tape::{Pass, Task, TensorBatch};
 use crate::asr::{Recognizer, RecognizerConfig};
 use crate::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
 use crate::vocoder::{VocoderTask, VocoderTaskConfig};
+use crate::whisper::{Whisper, WhisperConfig};
 
 /// Makes a batch of silent utterances that all have the full length of `shape`, so that the batch needs the most
 /// memory. Each utterance has a voice reference of `reference` frames.
@@ -53,6 +54,23 @@ impl Traceable for RecognizerConfig {
     /// Computes the logits and the loss, as the validation of a recognizer does.
     fn validate(&self, task: &Recognizer, batch: &TensorBatch) {
         let _ = task.encode_with_loss(batch);
+    }
+}
+
+impl Traceable for WhisperConfig {
+    type Task = Whisper;
+
+    fn init(&self, device: &Device) -> Whisper {
+        self.init_unseeded(device)
+    }
+
+    fn batch(&self, shape: BatchShape) -> HostBatch {
+        batch(shape, self.features, self.vocabulary, 0)
+    }
+
+    /// Computes the loss, and reads a text as long as the longest, as the validation of a Whisper model does.
+    fn validate(&self, task: &Whisper, batch: &TensorBatch) {
+        task.trace_generation(batch);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Activations: SiLU, tanh, leaky ReLU and the gated linear unit (GLU).
+//! Activations: SiLU, GELU, tanh, leaky ReLU and the gated linear unit (GLU).
 
 use std::marker::PhantomData;
 
@@ -7,6 +7,7 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use rayon::prelude::*;
 
 use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
@@ -19,6 +20,8 @@ pub enum Activation {
     Silu,
     /// ReLU: the larger of a value and zero.
     Relu,
+    /// GELU: [`gelu`].
+    Gelu,
     /// Gated linear unit: [`glu`], which halves the rows.
     Glu,
 }
@@ -30,6 +33,16 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     }
     let shape = x.dims();
     run(Silu, [Input::new(x)], shape)
+}
+
+/// Computes GELU, `x` times the normal distribution function of `x`, element by element. It is the exact form, not the one with a
+/// hyperbolic tangent.
+pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if !is_host(&x) {
+        return activation::gelu(x);
+    }
+    let shape = x.dims();
+    run(Gelu, [Input::new(x)], shape)
 }
 
 /// Computes the hyperbolic tangent, element by element.
@@ -95,6 +108,38 @@ pub fn glu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     run(Glu { width: shape[D - 1] }, [Input::new(x)], shape)
 }
 
+/// Number of values that one parallel task computes.
+const VALUES_PER_TASK: usize = 1 << 15;
+
+/// Computes `f` of each value, on all threads.
+fn each(x: &[f32], f: impl Fn(f32) -> f32 + Sync) -> Vec<f32> {
+    let mut y = vec![0.0; x.len()];
+    let tasks = y.par_chunks_mut(VALUES_PER_TASK).zip(x.par_chunks(VALUES_PER_TASK));
+    tasks.for_each(|(y, x)| {
+        vectorized(
+            #[inline(always)]
+            || y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x)),
+        );
+    });
+    y
+}
+
+/// Computes `f` of each value and the gradient of its result, on all threads.
+fn each_with(x: &[f32], grad_output: &[f32], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<f32> {
+    let mut gradient = vec![0.0; x.len()];
+    let inputs = x.par_chunks(VALUES_PER_TASK).zip(grad_output.par_chunks(VALUES_PER_TASK));
+    gradient.par_chunks_mut(VALUES_PER_TASK).zip(inputs).for_each(|(gradient, (x, grad_output))| {
+        vectorized(
+            #[inline(always)]
+            || {
+                let inputs = x.iter().zip(grad_output);
+                gradient.iter_mut().zip(inputs).for_each(|(g, (&x, &grad_output))| *g = f(x, grad_output));
+            },
+        );
+    });
+    gradient
+}
+
 #[derive(Clone, Debug)]
 struct Silu;
 
@@ -102,28 +147,73 @@ impl HostOp<1> for Silu {
     const NAME: &'static str = "silu";
 
     fn forward(&self, [x]: [&[f32]; 1]) -> Vec<f32> {
-        let mut y = vec![0.0; x.len()];
-        vectorized(
+        each(
+            x,
             #[inline(always)]
-            || y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * sigmoid(x)),
-        );
-        y
+            |x| x * sigmoid(x),
+        )
     }
 
     fn backward(&self, [x]: [&[f32]; 1], grad_output: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
-        let mut gradient = vec![0.0; x.len()];
-        vectorized(
+        let gradient = each_with(
+            x,
+            grad_output,
             #[inline(always)]
-            || {
-                gradient
-                    .iter_mut()
-                    .zip(x)
-                    .zip(grad_output)
-                    .for_each(|((g, &x), &grad_output)| *g = grad_output * silu_derivative(x));
+            |x, grad_output| grad_output * silu_derivative(x),
+        );
+        [Some(gradient)]
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Gelu;
+
+impl HostOp<1> for Gelu {
+    const NAME: &'static str = "gelu";
+
+    fn forward(&self, [x]: [&[f32]; 1]) -> Vec<f32> {
+        each(
+            x,
+            #[inline(always)]
+            |x| x * normal(x).0,
+        )
+    }
+
+    fn backward(&self, [x]: [&[f32]; 1], grad_output: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
+        let gradient = each_with(
+            x,
+            grad_output,
+            #[inline(always)]
+            |x, grad_output| {
+                let (below, bell) = normal(x);
+                grad_output * (below + x * bell * FRAC_1_SQRT_2PI)
             },
         );
         [Some(gradient)]
     }
+}
+
+/// Value of the bell below which nothing lies beyond it: denormal numbers would slow down what follows.
+const LEAST_BELL: f32 = 1e-20;
+
+/// `1 / sqrt(2 pi)`.
+const FRAC_1_SQRT_2PI: f32 = 0.398_942_3;
+
+/// Computes the distribution function of the normal distribution within 1e-7, and `exp(-x^2 / 2)`.
+///
+/// It is Hart's sum of five powers for the error function (Abramowitz and Stegun 7.1.26), without branches, so that the compiler
+/// vectorizes it.
+#[inline(always)]
+fn normal(x: f32) -> (f32, f32) {
+    let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * z);
+    let bell = exp(-z * z);
+    let mut p = 1.061_405_4;
+    for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+        p = p * t + c;
+    }
+    let above = if bell < LEAST_BELL { 0.0 } else { 0.5 * p * t * bell };
+    (if x < 0.0 { above } else { 1.0 - above }, bell)
 }
 
 #[derive(Clone, Debug)]
@@ -250,6 +340,7 @@ mod tests {
     #[test]
     fn values_and_gradients_equal_those_of_burn() {
         check(silu, activation::silu);
+        check(gelu, activation::gelu);
         check(glu, |x| activation::glu(x, 2));
         check(tanh, Tensor::tanh);
         check(|x| leaky_relu(x, 0.1), |x| activation::leaky_relu(x, 0.1));

@@ -27,7 +27,7 @@ use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
 
-use crate::activation::{Activation, glu, silu};
+use crate::activation::{Activation, gelu, glu, silu};
 use crate::host::MaybeTracked;
 use crate::kernels::{EndTensors, EpilogueRule, KernelBackend, MOST_JOINED_WIDTH, on_kernels};
 use crate::noise::Mask;
@@ -119,6 +119,7 @@ impl Pass {
         let x = match activation {
             Some(Activation::Silu) => silu(x),
             Some(Activation::Relu) => activation::relu(x),
+            Some(Activation::Gelu) => gelu(x),
             Some(Activation::Glu) => glu(x),
             None => x,
         };
@@ -362,7 +363,7 @@ mod tests {
     fn cases() -> Vec<Case> {
         let mut draw = (0..).map(|index| Key::new(5).at(index).bits() as usize);
         let mut below = move |limit: usize| draw.next().expect("draws never end") % limit;
-        let kinds = [None, Some(Activation::Silu), Some(Activation::Relu), Some(Activation::Glu)];
+        let some = [Activation::Silu, Activation::Relu, Activation::Gelu, Activation::Glu].map(Some);
         let case = |round: usize| {
             let shape @ [b, t, _] = [1 + below(3), 1 + below(150), 1 + below(20)];
             let lengths = round.is_multiple_of(3).then(|| (0..b).map(|_| below(t + 2) as u32).collect());
@@ -372,14 +373,14 @@ mod tests {
             Case {
                 shape,
                 width,
-                activation: kinds[round % 4],
+                activation: some.into_iter().chain([None]).nth(round % 5).flatten(),
                 lengths,
                 dropout,
                 factor,
-                has_bias: !round.is_multiple_of(5),
+                has_bias: !round.is_multiple_of(4),
             }
         };
-        (0..12).map(case).collect()
+        (0..20).map(case).collect()
     }
 
     /// Applies a layer and what follows by operations that know nothing of each other.
@@ -388,6 +389,7 @@ mod tests {
         let y = match end.activation {
             Some(Activation::Silu) => activation::silu(y),
             Some(Activation::Relu) => activation::relu(y),
+            Some(Activation::Gelu) => activation::gelu(y),
             Some(Activation::Glu) => activation::glu(y, 2),
             None => y,
         };

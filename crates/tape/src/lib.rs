@@ -45,6 +45,7 @@ pub use fused::{
 };
 pub use noise::Noise;
 pub use observe::PassObserver;
+pub mod lora;
 pub use parameters::{
     NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, devices, freeze, initialize,
     try_collect, walk,

@@ -43,6 +43,14 @@ pub enum ParametersError {
         /// names.
         parts: Vec<String>,
     },
+    /// No linear layer has the given name.
+    #[error("no linear layer of this model is called `{name}`: it has {}", layers.join(", "))]
+    NoLayer {
+        /// Name that no linear layer has.
+        name: String,
+        /// Names of the linear layers, with `*` for numbers.
+        layers: Vec<String>,
+    },
     /// The device cannot return a value.
     #[error("the device cannot return `{name}`: {reason}")]
     Device {

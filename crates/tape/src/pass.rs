@@ -10,6 +10,7 @@ use burn::tensor::{DType, FloatDType, Tensor};
 use plimsoll_core::{Choice, Precision};
 
 use crate::flat::copy_of;
+use crate::lora::low_rank;
 use crate::observe::{Observed, observed};
 use crate::{Noise, PassObserver};
 
@@ -179,7 +180,15 @@ impl Pass {
         let shape = x.dims();
         let rows = shape[..D - 1].iter().product::<usize>();
         let flat: Tensor<2> = self.to_compute_dtype(x).reshape([rows, shape[D - 1]]);
-        flat.matmul(self.to_compute_dtype(layer.weight.val()))
+        let weight = self.to_compute_dtype(layer.weight.base());
+        match layer.weight.adapter() {
+            None => flat.matmul(weight),
+            // Without the sum of the weight and its adapter, which would have a gradient as large as the weight.
+            Some(adapter) => {
+                let low = low_rank(adapter, flat.clone(), |factor| self.to_compute_dtype(factor));
+                flat.matmul(weight) + low
+            }
+        }
     }
 }
 

@@ -130,14 +130,23 @@ impl<B: PrimitiveBackend, M: 'static, const D: usize> BlockEnd<B, M, Tensor<D>> 
         let (layer, shape) = ((self.layer)(module), output.dims());
         let rows = shape[..D - 1].iter().product::<usize>();
         let untracked = |x: Tensor<2>| B::from_plain::<2>(B::plain(x));
-        let weight = self.pass.to_compute_dtype(layer.weight.val());
+        let weight = self.pass.to_compute_dtype(layer.weight.base());
         let grad_output = grad_output.reshape([rows, weight.dims()[1]]);
         let low = self.pass.to_compute_dtype(untracked(output.clone().reshape([rows, shape[D - 1]])));
-        let grad_input = grad_output.clone().matmul(untracked(weight.clone()).transpose()).reshape(shape);
-        let grad_weight = low.transpose().matmul(grad_output.clone());
+        let mut grad_input = grad_output.clone().matmul(untracked(weight.clone()).transpose());
         let mut roots = Roots::<B>(None, PhantomData);
-        roots.add(output, grad_input);
-        roots.add(weight, grad_weight);
+        if let Some(adapter) = layer.weight.adapter() {
+            let [a, b] = [&adapter.a, &adapter.b].map(|factor| self.pass.to_compute_dtype(factor.val()));
+            let inner = grad_output.clone().matmul(untracked(b.clone()).transpose()) * adapter.scale;
+            grad_input = grad_input + inner.clone().matmul(untracked(a.clone()).transpose());
+            let reduced = low.clone().matmul(untracked(a.clone())) * adapter.scale;
+            roots.add(a, low.clone().transpose().matmul(inner));
+            roots.add(b, reduced.transpose().matmul(grad_output.clone()));
+        }
+        roots.add(output, grad_input.reshape(shape));
+        if weight.is_tracked() {
+            roots.add(weight, low.transpose().matmul(grad_output.clone()));
+        }
         if let Some(bias) = &layer.bias {
             let [width] = bias.val().dims();
             roots.add(self.pass.to_compute_dtype(bias.val()), grad_output.sum_dim(0).reshape([width]));

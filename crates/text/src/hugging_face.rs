@@ -15,6 +15,9 @@ use crate::error::TextError;
 /// tokenizer. We replace spaces whenever the token is in the file.
 const SPACE: &str = "[SPACE]";
 
+/// Token that only the files of Whisper have.
+const WHISPER_START: &str = "<|startoftranscript|>";
+
 /// Unknown token that we add to files without an unknown token. Its line breaks distinguish it from texts, which
 /// contain no line breaks here.
 const UNKNOWN: &str = "\n<unknown>\n";
@@ -30,6 +33,8 @@ pub(crate) struct HuggingFace {
     unknown: u32,
     /// Whether the file has a token for the space.
     space: bool,
+    /// Whether each text begins with a space, as the texts do that Whisper was trained with.
+    leading_space: bool,
     /// Number of ids in the file, including gaps.
     ids: u32,
 }
@@ -49,6 +54,7 @@ impl HuggingFace {
         let unknown = unknown.map(id).transpose()?;
         let ids = inner.get_vocab(true).into_values().max().map_or(0, |last| last + 1);
         let space = inner.get_added_vocabulary().get_vocab().contains_key(SPACE);
+        let leading_space = inner.get_added_vocabulary().get_vocab().contains_key(WHISPER_START);
 
         // Truncation, padding and dropout are for training a language model. Here a text always has the same ids, and
         // all of them.
@@ -66,7 +72,7 @@ impl HuggingFace {
         // lend.
         let model: Result<BPE, _> = serde_json::from_str(&model.to_string());
         inner.with_model(model.expect("the same model was read above"));
-        Ok(Self { inner, file, unknown: unknown.unwrap_or(ids), space, ids })
+        Ok(Self { inner, file, unknown: unknown.unwrap_or(ids), space, leading_space, ids })
     }
 
     /// Returns the content of the Hugging Face file, for saving.
@@ -84,6 +90,12 @@ impl HuggingFace {
         self.inner.token_to_id(token).map(|id| id + CharTokenizer::RESERVED)
     }
 
+    /// Lists the shifted ids of the tokens that the file adds to its vocabulary.
+    pub(crate) fn added(&self) -> impl Iterator<Item = u32> {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+        added.keys().map(|id| id + CharTokenizer::RESERVED)
+    }
+
     /// Returns the tokens of the file in the order of their ids.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         (0..self.ids).map(|id| self.inner.id_to_token(id).unwrap_or_else(|| "<unused>".into()))
@@ -91,7 +103,11 @@ impl HuggingFace {
 
     /// Encodes a normalized text as ids.
     pub(crate) fn encode(&self, text: &str) -> Encoded {
-        let text = if self.space { text.replace(' ', SPACE) } else { text.into() };
+        let text = match (self.space, self.leading_space) {
+            (true, _) => text.replace(' ', SPACE),
+            (false, true) if !text.is_empty() => format!(" {text}"),
+            _ => text.into(),
+        };
         let characters: Vec<char> = text.chars().collect();
         let mut encoded = Encoded::default();
         let encoding = match self.inner.encode_char_offsets(text.as_str(), false) {

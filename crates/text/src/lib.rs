@@ -25,5 +25,5 @@ pub use normalize::{Case, normalize, normalized, without_punctuation};
 pub use normalizer::{Normalizer, NormalizerError, Step};
 pub use numbers::{Numbers, english_number, numbers_to_words};
 pub use spoken::{Language, cardinal, number_words};
-pub use tokenizer::Tokenizer;
+pub use tokenizer::{Tokenizer, WhisperFrame};
 pub use unheard::{UnheardCharacter, unheard_characters};

@@ -76,6 +76,8 @@ impl Tokenizer {
     pub const START: u32 = CharTokenizer::START;
     /// Id that ends a decoder's sequence.
     pub const END: u32 = CharTokenizer::END;
+    /// Number of ids before the first character or piece.
+    pub const RESERVED_IDS: usize = CharTokenizer::RESERVED as usize;
     /// Names of the ids before the first character or piece.
     const RESERVED: [&str; CharTokenizer::RESERVED as usize] = ["<blank>", "<unk>", "<sos>", "<eos>"];
 
@@ -266,6 +268,40 @@ impl Tokenizer {
         first.into_iter().chain(tokens).chain([Self::END]).collect()
     }
 
+    /// Returns what begins and ends a text in `language` for the decoder of Whisper, in the default language for a language that the
+    /// tokenizer does not have; `None` if the tokenizer is not one of Whisper.
+    ///
+    /// The default is the only language of [`languages`](Self::languages), or English, or the first. A tokenizer without languages is
+    /// for English alone.
+    pub fn whisper_frame(&self, language: Option<&str>) -> Option<WhisperFrame> {
+        let Vocabulary::HuggingFace(file) = &self.vocabulary else { return None };
+        let [start, end, without_times] =
+            ["<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>"].map(|token| file.id(token));
+        let (start, end, without_times) = (start?, end?, without_times?);
+        let known = language.and_then(|name| self.language(name));
+        let default = || self.language("en").or_else(|| self.language_ids.first().copied());
+        let spoken = known.or_else(default);
+        let task = spoken.and_then(|_| file.id("<|transcribe|>"));
+        let begin = [Some(start), spoken, task, Some(without_times)].into_iter().flatten().collect();
+        let never = file.added().filter(|id| *id != end).collect();
+        Some(WhisperFrame { begin, end, never, first_time: without_times + 1 })
+    }
+
+    /// Returns whether the tokenizer is one of Whisper that has a token for `language`, such as `de`, whether it is one of
+    /// [`languages`](Self::languages) or not.
+    pub fn has_whisper_language(&self, language: &str) -> bool {
+        let Vocabulary::HuggingFace(file) = &self.vocabulary else { return false };
+        file.id(&whisper_language_token(language)).is_some()
+    }
+
+    /// Returns the content of the Hugging Face file that the tokenizer was read from; `None` for another vocabulary.
+    pub fn hugging_face_file(&self) -> Option<&Value> {
+        match &self.vocabulary {
+            Vocabulary::HuggingFace(file) => Some(file.file()),
+            Vocabulary::Characters(_) | Vocabulary::Bpe(_) => None,
+        }
+    }
+
     /// Returns the characters of a text that are not in the vocabulary.
     pub fn unknown_characters(&self, text: &str) -> BTreeSet<char> {
         self.encoded(text).unknown.into_iter().collect()
@@ -347,7 +383,9 @@ impl Vocabulary {
     fn language(&self, name: &str) -> Option<u32> {
         match self {
             Self::Characters(_) | Self::Bpe(_) => None,
-            Self::HuggingFace(file) => file.id(&language_token(name)),
+            Self::HuggingFace(file) => {
+                file.id(&language_token(name)).or_else(|| file.id(&whisper_language_token(name)))
+            }
         }
     }
 
@@ -368,6 +406,24 @@ impl Vocabulary {
             Self::HuggingFace(file) => file.encode(&text),
         }
     }
+}
+
+/// What begins and ends a text for the decoder of Whisper: [`Tokenizer::whisper_frame`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WhisperFrame {
+    /// Ids that begin a text: the start, its language and the task if the model knows several languages, and that it has no times.
+    pub begin: Vec<u32>,
+    /// Id that ends a text.
+    pub end: u32,
+    /// Ids that are no text: those of languages, tasks and times that the file names.
+    pub never: Vec<u32>,
+    /// First id of a time; all later ids are times too.
+    pub first_time: u32,
+}
+
+/// Formats Whisper's token for a language, such as `<|en|>`.
+fn whisper_language_token(name: &str) -> String {
+    format!("<|{name}|>")
 }
 
 /// Formats the token for a language, such as `[en]`.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use half::{bf16, f16};
 use plimsoll_core::read_regular_file;
 use plimsoll_tape::NamedTensor;
 use safetensors::tensor::TensorView;
@@ -54,6 +55,8 @@ pub enum WeightsError {
 
 /// Name of the checksum of all tensors, in the metadata of a file.
 const SUM: &str = "sha256";
+/// Metadata without which the programs of Hugging Face refuse a file: the layout of numbers is that of PyTorch.
+const FORMAT: [&str; 2] = ["format", "pt"];
 
 /// Writes `tensors` to a safetensors file at `path` with their checksum, and waits until it is on the disk.
 ///
@@ -61,8 +64,8 @@ const SUM: &str = "sha256";
 /// If a tensor cannot be serialized or the file cannot be written.
 pub fn write_weights(path: &Path, tensors: &[NamedTensor]) -> Result<(), WeightsError> {
     let views = || tensors.iter().map(|tensor| (&*tensor.name, Written::floats(&tensor.shape, &tensor.values)));
-    let sum = HashMap::from([(SUM.to_owned(), sum_of(views().collect()))]);
-    let file = file_of(path, views(), Some(sum))?;
+    let sum = (SUM.to_owned(), sum_of(views().collect()));
+    let file = file_of(path, views(), Some(HashMap::from([sum, FORMAT.map(String::from).into()])))?;
     write_synced(path, &file).map_err(|source| WeightsError::Io { path: path.into(), source })
 }
 
@@ -74,10 +77,16 @@ pub(crate) fn to_file(path: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, W
 /// Reads the tensors of a safetensors file, sorted by name.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, does not match the checksum that [`write_weights`] puts into it, or has a tensor that is not `F32`.
+/// If the file cannot be read, is damaged, does not match the checksum that [`write_weights`] puts into it, or has a tensor that is not
+/// `F32`, `F16` or `BF16`; numbers of 16 bits are widened.
 pub fn read_weights(path: &Path) -> Result<Vec<NamedTensor>, WeightsError> {
-    read(path, "F32", |name, view| {
-        let values = (view.dtype() == Dtype::F32).then(|| numbers(view, f32::from_le_bytes))?;
+    read(path, "F32, F16 and BF16", |name, view| {
+        let values = match view.dtype() {
+            Dtype::F32 => numbers(view, f32::from_le_bytes),
+            Dtype::F16 => numbers(view, |bytes| f16::from_le_bytes(bytes).to_f32()),
+            Dtype::BF16 => numbers(view, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+            _ => return None,
+        };
         Some(NamedTensor { name: name.into(), shape: view.shape().to_vec(), values })
     })
 }
@@ -100,8 +109,8 @@ pub(crate) fn read_state(path: &Path) -> Result<Vec<StateTensor>, WeightsError> 
     })
 }
 
-fn numbers<N>(view: &TensorView<'_>, number: fn([u8; 4]) -> N) -> Vec<N> {
-    view.data().chunks_exact(4).map(|bytes| number(bytes.try_into().expect("chunks of four"))).collect()
+fn numbers<N, const SIZE: usize>(view: &TensorView<'_>, number: fn([u8; SIZE]) -> N) -> Vec<N> {
+    view.data().chunks_exact(SIZE).map(|bytes| number(bytes.try_into().expect("chunks of this size"))).collect()
 }
 
 /// A tensor in the form in which the safetensors crate serializes it. Its bytes are made only when they are written, so
@@ -239,13 +248,17 @@ mod tests {
         };
         write_weights(&path, &[tensor("a", &[1.0, 2.0]), tensor("b", &[3.0]), tensor("c", &[3.0, 0.0, -0.0])]).unwrap();
         let whole = std::fs::read(&path).unwrap();
-        let sum_at = whole.windows(SUM.len()).position(|window| window == SUM.as_bytes()).unwrap();
+        let at = |key: &str| {
+            let start = whole.windows(key.len()).position(|window| window == key.as_bytes()).unwrap();
+            start..start + key.len()
+        };
+        // A file without a checksum is that of another program, and one without a format is read all the same.
+        let unseen = [at(SUM), at(FORMAT[0]), at(r#""pt""#)];
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
             std::fs::write(&path, &damaged).unwrap();
-            // A file without a checksum is that of another program.
-            assert!(read_weights(&path).is_err() || (sum_at..sum_at + SUM.len()).contains(&at), "byte {at}");
+            assert!(read_weights(&path).is_err() || unseen.iter().any(|unseen| unseen.contains(&at)), "byte {at}");
         }
         std::fs::write(&path, &whole).unwrap();
         read_weights(&path).unwrap();
@@ -263,6 +276,9 @@ mod tests {
         std::fs::write(&path, state_to_file(&path, &state).unwrap()).unwrap();
         assert_eq!(read_state(&path).unwrap(), state);
         let error = read_weights(&path).unwrap_err().to_string();
-        assert!(error.ends_with("s.safetensors: `w.mean.codes` holds I32, and only F32 can be read"), "{error}");
+        assert!(
+            error.ends_with("s.safetensors: `w.mean.codes` holds I32, and only F32, F16 and BF16 can be read"),
+            "{error}"
+        );
     }
 }

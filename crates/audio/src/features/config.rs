@@ -32,6 +32,9 @@ pub enum Padding {
     Reflect,
     /// Half a frame of zeros, so that frame `n` is centered on sample `n * hop_length`.
     Constant,
+    /// Half a frame of mirrored audio before the first sample, and silence after the last: the frames end with the first that
+    /// hears nothing else. Frame `n` is centered on sample `n * hop_length`.
+    Silence,
     /// No padding: the first frame begins at the first sample, and an incomplete last frame is dropped.
     None,
 }
@@ -158,7 +161,8 @@ impl Default for LogMelConfig {
 
 impl LogMelConfig {
     /// Names of the presets that [`LogMelConfig::preset`] accepts.
-    pub const PRESETS: [&str; 8] = ["plimsoll", "spoken", "konkani", "espnet", "nemo", "whisper", "xtts", "myxtts"];
+    pub const PRESETS: [&str; 9] =
+        ["plimsoll", "spoken", "konkani", "espnet", "nemo", "whisper", "whisper-padded", "xtts", "myxtts"];
 
     /// Returns the feature settings of a known speech system; `None` for an unknown name.
     ///
@@ -172,6 +176,7 @@ impl LogMelConfig {
             "espnet" => Some(Self::espnet()),
             "nemo" => Some(Self::nemo()),
             "whisper" => Some(Self::whisper()),
+            "whisper-padded" => Some(Self { padding: Padding::Silence, ..Self::whisper() }),
             "xtts" => Some(Self::xtts()),
             "myxtts" => Some(Self::myxtts()),
             _ => None,

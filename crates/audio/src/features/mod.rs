@@ -107,7 +107,12 @@ impl LogMel {
     /// Computes the number of frames in `samples` samples; at least one, however short the audio.
     pub fn frames(&self, samples: usize) -> usize {
         let LogMelConfig { n_fft, hop_length, padding, drop_last_frame, .. } = self.config;
-        let padded = samples + if padding == Padding::None { 0 } else { n_fft / 2 * 2 };
+        let padded = samples
+            + match padding {
+                Padding::None => 0,
+                Padding::Reflect | Padding::Constant => n_fft / 2 * 2,
+                Padding::Silence => n_fft / 2 * 2 + n_fft,
+            };
         let frames = padded.saturating_sub(n_fft) / hop_length + 1;
         (frames - usize::from(drop_last_frame)).max(1)
     }
@@ -162,9 +167,14 @@ impl LogMel {
             frame.iter_mut().zip(inside).zip(&self.window).for_each(|((to, from), weight)| *to = from * weight);
             return;
         }
-        let mirrored = self.config.padding == Padding::Reflect;
         for (n, (to, weight)) in frame.iter_mut().zip(&self.window).enumerate() {
-            *to = sample_at(samples, start + n as isize, mirrored) * weight;
+            let place = start + n as isize;
+            let mirrored = match self.config.padding {
+                Padding::Reflect => true,
+                Padding::Silence => place < 0,
+                Padding::Constant | Padding::None => false,
+            };
+            *to = sample_at(samples, place, mirrored) * weight;
         }
     }
 

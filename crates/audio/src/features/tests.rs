@@ -26,12 +26,18 @@ fn reference(config: &LogMelConfig, samples: &[f32], frames: usize) -> Vec<f64> 
         x = (0..x.len()).map(|n| x[n] - if n == 0 { 0.0 } else { f64::from(factor) * x[n - 1] }).collect();
     }
     let before = if config.padding == Padding::None { 0 } else { config.n_fft / 2 };
-    let mut padded = vec![0.0; x.len() + 2 * before];
+    let silence = if config.padding == Padding::Silence { config.n_fft } else { 0 };
+    let mut padded = vec![0.0; x.len() + 2 * before + silence];
     for (n, value) in padded.iter_mut().enumerate() {
         let place = n as isize - before as isize;
+        let is_mirrored = match config.padding {
+            Padding::Reflect => true,
+            Padding::Silence => place < 0,
+            Padding::Constant | Padding::None => false,
+        };
         let mirrored = if place < 0 { -place } else { place.min(2 * (x.len() as isize - 1) - place) };
         let inside = place >= 0 && place < x.len() as isize;
-        *value = if inside || config.padding == Padding::Reflect { x[mirrored as usize] } else { 0.0 };
+        *value = if inside || is_mirrored { x[mirrored as usize] } else { 0.0 };
     }
     let window = window(config);
     let filters = MelFilters::new(config);
@@ -106,6 +112,7 @@ fn frame_counts_match_the_known_systems() {
         ("espnet", 3751),
         ("nemo", 3000),
         ("whisper", 3000),
+        ("whisper-padded", 3002),
         ("xtts", 2584),
         ("myxtts", 2584),
     ] {

@@ -106,6 +106,9 @@ section! {
         normalize: Vec<String> = Vec::new(), Kind::Texts;
         /// Tokens of a text: `char` (its characters) or `bpe` (parts of words, learned from the training texts).
         tokenizer: TokenizerChoice = TokenizerChoice::Characters, Kind::OneOf(TokenizerChoice::NAMES);
+        /// Whisper: language of all texts, as a code such as `de`. Default: that of each utterance where the corpus names it, or else that
+        /// of the model, English in those that were published.
+        language: Option<String> = None, Kind::Text;
         /// Number of tokens for `data.tokenizer` = `bpe`.
         bpe_size: u32 = 500, Kind::Integer(5, 1_000_000);
         /// File to read the tokens from, in place of `data.tokenizer`: the `model.json` of another model, or a Hugging Face

@@ -59,13 +59,19 @@ section! {
         ctc_weight: f64 = 0.3, Kind::Number(Interval(Included(0.0), Included(1.0)));
         /// ASR: share of each label that the decoder's loss spreads over the whole vocabulary.
         label_smoothing: f64 = 0.1, Kind::Number(Interval::BELOW_ONE);
+        /// Whisper: number of positions that the encoder hears at once, each 20 ms. Shorter recordings are filled up with silence. The
+        /// published models learned 1500; fewer take less memory and time.
+        audio_positions: u32 = 1500, Kind::Integer(2, 65_536);
+        /// Whisper: number of positions of the decoder: most tokens of a text, with those that begin it.
+        text_positions: u32 = 448, Kind::Integer(8, 65_536);
         /// Vocabulary size: the number of tokens that the model distinguishes. Default and minimum: those of the tokenizer, which
         /// for `char` are the characters of the training texts and 4 special tokens.
         vocabulary: Option<u32> = None, Kind::Integer(5, 1_000_000);
         /// Share of activations that are set to zero in training.
         dropout: f64 = 0.1, Kind::Number(Interval::BELOW_ONE);
-        /// TTS: family of the synthesizer: `parallel` (predicts how long each token lasts, then all frames at once) or
-        /// `autoregressive` (each step reads the frames before it and attends to the text).
+        /// Family of the model. TTS: `parallel` (predicts how long each token lasts, then all frames at once) or `autoregressive` (each
+        /// step reads the frames before it and attends to the text). ASR: `whisper`, which begins with a trained model; each other
+        /// family stands for a recognizer with CTC.
         family: FamilyChoice = FamilyChoice::Parallel, Kind::OneOf(FamilyChoice::NAMES);
         /// TTS: width of the text encoder. Default: `model.d_model`.
         text_encoder_dim: Option<u32> = None, Kind::count(2);

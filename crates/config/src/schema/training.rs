@@ -80,6 +80,16 @@ section! {
         /// Parts of the model that are not trained, as prefixes of parameter names, such as `blocks.0` or `blocks.*`;
         /// `plimsoll model info` lists the parts.
         freeze: Vec<String> = Vec::new(), Kind::Texts;
+        /// Train adapters of this rank beside the weights of linear layers (LoRA), and no weights. They need no gradient and no optimizer
+        /// state for the weights. Default: the weights are trained.
+        lora_rank: Option<u32> = None, Kind::Integer(1, 1024);
+        /// LoRA: factor of the adapters, times their rank. Default: twice the rank.
+        lora_alpha: Option<f64> = None, Kind::Number(Interval::POSITIVE);
+        /// LoRA: layers that get an adapter: paths, their beginnings or ends, and `*` for any text, such as `attention.project` or
+        /// `decoder.*`. Default: all linear layers.
+        lora_targets: Vec<String> = Vec::new(), Kind::Texts;
+        /// LoRA: parts that are trained besides, as prefixes of parameter names, such as `output` for new tokens.
+        lora_also: Vec<String> = Vec::new(), Kind::Texts;
         /// Optimizer: `adamw`, `lion` (needs about a fifth of AdamW's learning rate) or `sgd`.
         optimizer: OptimizerChoice = OptimizerChoice::AdamW, Kind::OneOf(OptimizerChoice::NAMES);
         /// Where the optimizer keeps its state: `full` (fp32 on the device), `8bit` (8 bits on the device, a quarter of the memory)

@@ -21,13 +21,16 @@ use plimsoll_core::Skipped;
 use plimsoll_core::error_chain;
 use plimsoll_data::Utterance;
 use plimsoll_recipes::families::family_of;
-use plimsoll_recipes::reader::{self, Reader};
+use plimsoll_recipes::listener::{self, Listener};
+use plimsoll_recipes::reader;
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::ModelFolder;
-use plimsoll_speech::asr::{RecognizerMetadata, Transcriber, Transcription};
+use plimsoll_speech::ModelKind;
+use plimsoll_speech::asr::{Transcriber, Transcription};
 use plimsoll_speech::tts::is_synthesizer;
 use plimsoll_speech::vocoder::VocoderMetadata;
+use plimsoll_speech::whisper::WhisperConfig;
 
 use crate::number::number_above_0;
 use crate::output::{ForceFlag, OutputFile};
@@ -102,7 +105,11 @@ impl EvalArgs {
 /// Evaluates the model of a run and prints the report.
 pub(crate) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let kind = family_of(ModelFolder(&args.run))?.kind();
-    let found = if is_synthesizer(kind) { "tts" } else { kind };
+    let found = match kind {
+        WhisperConfig::KIND => "asr",
+        _ if is_synthesizer(kind) => "tts",
+        _ => kind,
+    };
     if let Some(task) = args.task.as_deref().filter(|task| *task != found) {
         let kind = |task: &str| match task {
             "asr" => "a recognizer",
@@ -146,14 +153,14 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let search = args.search.for_run(&args.run)?;
     args.search.refuse_idle_flags(&search)?;
-    let open = |run: &Path| -> Result<(String, Reader), Failure> {
+    let open = |run: &Path| -> Result<(String, Listener), Failure> {
         let search = args.search.for_run(run)?;
-        let reader = Reader::load(run, search.resolve()?, &reader::device(&args.backend)?, &Terminal)?;
-        Ok((search.name(), reader.with_language(&search.language(run))?))
+        let how = search.listening(run)?;
+        Ok((search.name(), Listener::load(run, &how, &reader::device(&args.backend)?, &Terminal)?))
     };
     let reader = open(&args.run)?;
     let other = args.compare.as_deref().map(|run| open(run).map(|reader| (run, reader))).transpose()?;
-    let chosen = Chosen::read(args, Some(&RecognizerMetadata::read(&args.run).invalid()?.tokenizer))?;
+    let chosen = Chosen::read(args, Some(&listener::tokenizer(&args.run)?))?;
     let table = args.table_file()?;
     let report = score(&args.run, &reader, &chosen)?;
     let other = other.map(|(run, reader)| score(run, &reader, &chosen)).transpose()?;
@@ -189,9 +196,9 @@ fn judge(run: &Path, device: &Device) -> Result<Transcriber, Failure> {
 }
 
 /// Transcribes the utterances and counts their errors; the report lists unreadable utterances.
-fn score(run: &Path, (search, reader): &(String, Reader), chosen: &Chosen) -> Result<Report, Failure> {
-    let mut report = Report::new(run, search, reader.search);
-    report.warnings = reader.transcriber().warnings().to_vec();
+fn score(run: &Path, (search, reader): &(String, Listener), chosen: &Chosen) -> Result<Report, Failure> {
+    let mut report = Report::new(run, search, reader.search());
+    report.warnings = reader.warnings().to_vec();
     let bar = reading_bar(chosen.utterances.len());
     for utterance in &chosen.utterances {
         if let Err(error) = read(utterance, reader, &mut report) {
@@ -204,7 +211,7 @@ fn score(run: &Path, (search, reader): &(String, Reader), chosen: &Chosen) -> Re
     Ok(report)
 }
 
-fn read(utterance: &Utterance, reader: &Reader, report: &mut Report) -> Result<(), AudioError> {
+fn read(utterance: &Utterance, reader: &Listener, report: &mut Report) -> Result<(), AudioError> {
     let Utterance { id, audio, offset, duration, text, speaker, .. } = utterance;
     let segment = AudioSegment { offset: *offset, duration: Some(*duration) };
     let audio = read_audio_segment(audio, segment, reader.sample_rate())?;

@@ -3,6 +3,7 @@
 mod recognizer;
 mod synthesizer;
 mod vocoder;
+mod whisper;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use plimsoll_core::{Bytes, Draft, counted, error_chain};
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use plimsoll_speech::vocoder::VocoderMetadata;
+use plimsoll_speech::whisper::WhisperConfig;
 use plimsoll_speech::{ModelFolder, ModelKind, ModelMetadata};
 use plimsoll_tape::{NamedTensor, ParametersError};
 use plimsoll_train::{Checkpoint, CheckpointSelection, write_weights};
@@ -97,14 +99,15 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
         SynthesizerConfig::KIND => write::<SynthesizerConfig>(args),
         ParallelConfig::KIND => write::<ParallelConfig>(args),
         VocoderMetadata::KIND => vocoder::write(args),
+        WhisperConfig::KIND => whisper::write(args),
         _ => write::<RecognizerConfig>(args),
     }
 }
 
 fn write<M: Exportable>(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let mut metadata = ModelMetadata::<M>::read(&args.run).invalid()?;
-    // An exported model has no checkpoints that belong to a run.
-    metadata.run = None;
+    // An exported model has no checkpoints that belong to a run, and its adapters are merged.
+    (metadata.run, metadata.lora_scale) = (None, None);
     let checkpoint = checkpoint(args)?;
     // Loading them into a model checks that the folder will hold every parameter and no other.
     let parameters = metadata.model.parameters(&checkpoint.weights).invalid()?;
@@ -164,6 +167,7 @@ fn checkpoint(args: &ExportArgs) -> Result<Checkpoint, Failure> {
     if let Some(mean) = checkpoint.ema.take() {
         checkpoint.weights = mean;
     }
+    checkpoint.weights = ModelFolder(&args.run).merged(checkpoint.weights).invalid()?;
     Ok(checkpoint)
 }
 

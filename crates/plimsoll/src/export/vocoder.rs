@@ -35,7 +35,7 @@ pub(super) fn write(args: &ExportArgs) -> Result<ExitCode, Failure> {
 /// Reads the description of the vocoder in `folder`, for an export, which has no checkpoints that belong to a run.
 fn described(folder: &Path) -> Result<VocoderMetadata, Failure> {
     let mut metadata = VocoderMetadata::read(folder).invalid()?;
-    metadata.run = None;
+    (metadata.run, metadata.lora_scale) = (None, None);
     Ok(metadata)
 }
 

@@ -2,10 +2,11 @@
 
 use burn::tensor::Device;
 use plimsoll_core::{BatchShape, Bytes, Choice, HostBatch, Key, MemoryMeter};
-use plimsoll_memory::{BackendRules, Frozen, Phase, RunMemory, StepMemory, TraceError, Traceable, trace};
+use plimsoll_memory::{BackendRules, Phase, RunMemory, StepMemory, TraceError, Traceable, Trained, trace};
 use plimsoll_speech::asr::{Recognizer, RecognizerConfig};
 use plimsoll_speech::tts::{ParallelConfig, ParallelSynthesizer, Synthesizer, SynthesizerConfig};
 use plimsoll_speech::vocoder::{VocoderTask, VocoderTaskConfig};
+use plimsoll_speech::whisper::{Whisper, WhisperConfig};
 use plimsoll_tape::backward;
 use plimsoll_tape::gpu::CallCounter;
 use plimsoll_tape::{Noise, Pass, Task};
@@ -72,6 +73,12 @@ impl Case for RecognizerConfig {
     }
 }
 
+impl Case for WhisperConfig {
+    fn init_task(&self, device: &Device) -> Whisper {
+        self.init(device, Key::new(1))
+    }
+}
+
 impl Case for ParallelConfig {
     fn init_task(&self, device: &Device) -> ParallelSynthesizer {
         self.init(device, Key::new(1))
@@ -90,9 +97,9 @@ impl Case for VocoderTaskConfig {
     }
 }
 
-impl<S: Case> Case for Frozen<'_, S> {
+impl<S: Case> Case for Trained<'_, S> {
     fn init_task(&self, device: &Device) -> Self::Task {
-        self.freeze(self.whole().init_task(device)).expect("each prefix is that of a parameter")
+        self.apply(self.whole().init_task(device)).expect("each name is that of a part")
     }
 }
 
@@ -254,11 +261,12 @@ fn measured<S: Case>(
 fn warm_up() {
     use burn::tensor::{Distribution, Tensor};
     let device = Device::flex();
-    // Both orders: the buffer of the left operand depends on its layout.
-    for (rows, width) in [(128, 128), (20_000, 5)] {
+    // All orders and proportions: which operand has a buffer depends on layouts, sizes and the processor.
+    for (rows, inner, width) in [(128, 64, 128), (20_000, 64, 5), (5, 64, 20_000), (700, 900, 800), (64, 20_000, 64)] {
         let random = |shape| Tensor::<2>::random(shape, Distribution::Default, &device);
-        let (x, y) = (random([rows, 64]), random([64, width]));
-        let product = x.clone().matmul(y);
-        let _ = x.swap_dims(0, 1).matmul(product).into_data();
+        let (x, y) = (random([rows, inner]), random([inner, width]));
+        let product = x.clone().matmul(y.clone());
+        let _ = x.swap_dims(0, 1).matmul(product.clone()).into_data();
+        let _ = product.matmul(y.swap_dims(0, 1)).into_data();
     }
 }

@@ -8,6 +8,8 @@ use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
 use plimsoll_speech::audio::LogMelConfig;
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use plimsoll_speech::vocoder::{VocoderConfig, VocoderTaskConfig};
+use plimsoll_speech::whisper::WhisperConfig;
+use plimsoll_tape::lora::{Lora, TrainedParts};
 use serde::{Deserialize, Serialize};
 
 use super::case::MICRO_BATCHES;
@@ -17,8 +19,8 @@ use super::case::MICRO_BATCHES;
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) model: Model,
-    /// Beginnings of the names of parameters that are not trained.
-    pub(super) frozen: Vec<String>,
+    /// Parts of the model that are trained.
+    pub(super) parts: TrainedParts,
     /// Number of utterances, frames and tokens of a micro-batch.
     pub(super) shape: (u32, u32, u32),
     pub(super) choice: Choice,
@@ -30,6 +32,7 @@ pub(super) struct Case {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Model {
     Recognizer(RecognizerConfig),
+    Whisper(WhisperConfig),
     Synthesizer(SynthesizerConfig),
     Parallel(ParallelConfig),
     Vocoder(VocoderTaskConfig),
@@ -39,6 +42,7 @@ impl From<ModelPlan> for Model {
     fn from(plan: ModelPlan) -> Self {
         match plan {
             ModelPlan::Recognizer(model) => Self::Recognizer(model),
+            ModelPlan::Whisper(model) => Self::Whisper(model),
             ModelPlan::Synthesizer(model) => Self::Synthesizer(model),
             ModelPlan::Parallel(model) => Self::Parallel(model),
             ModelPlan::Vocoder(model) => Self::Vocoder(model),
@@ -51,6 +55,7 @@ impl Model {
     pub(super) fn plan(&self) -> ModelPlan {
         match self.clone() {
             Self::Recognizer(model) => ModelPlan::Recognizer(model),
+            Self::Whisper(model) => ModelPlan::Whisper(model),
             Self::Synthesizer(model) => ModelPlan::Synthesizer(model),
             Self::Parallel(model) => ModelPlan::Parallel(model),
             Self::Vocoder(model) => ModelPlan::Vocoder(model),
@@ -62,7 +67,7 @@ impl Model {
 const REMATS: [Remat; 3] = [Remat::None, Remat::Half, Remat::All];
 
 /// Lists the cases: each kind of model in three sizes, two shapes (a vocoder in one) and four choices, which are levels of
-/// rematerialization, attention whole and in chunks, fp32 and bf16; and each kind with frozen parts.
+/// rematerialization, attention whole and in chunks, fp32 and bf16; and each kind with frozen parts and with adapters.
 pub(super) fn matrix() -> Vec<Case> {
     let mut cases = Vec::new();
     let choices = |offset: usize| {
@@ -82,8 +87,18 @@ pub(super) fn matrix() -> Vec<Case> {
                 cases.push(Case {
                     name,
                     model,
-                    frozen: Vec::new(),
+                    parts: TrainedParts::default(),
                     shape: (utterances, frames, tokens),
+                    choice,
+                    micro_batches: MICRO_BATCHES,
+                });
+                let (name, model) = (format!("whisper {width}/{layers}"), Model::Whisper(whisper(width, layers)));
+                let shape = (utterances, frames, tokens);
+                cases.push(Case {
+                    name,
+                    model,
+                    parts: TrainedParts::default(),
+                    shape,
                     choice,
                     micro_batches: MICRO_BATCHES,
                 });
@@ -92,14 +107,21 @@ pub(super) fn matrix() -> Vec<Case> {
                 cases.push(Case {
                     name,
                     model,
-                    frozen: Vec::new(),
+                    parts: TrainedParts::default(),
                     shape: (utterances, frames, tokens),
                     choice,
                     micro_batches: MICRO_BATCHES,
                 });
                 let model = Model::Parallel(ParallelConfig::recommended(80, 100, width, layers));
                 let (name, shape) = (format!("parallel tts {width}/{layers}"), (utterances, frames, tokens));
-                cases.push(Case { name, model, frozen: Vec::new(), shape, choice, micro_batches: MICRO_BATCHES });
+                cases.push(Case {
+                    name,
+                    model,
+                    parts: TrainedParts::default(),
+                    shape,
+                    choice,
+                    micro_batches: MICRO_BATCHES,
+                });
             }
         }
         // A vocoder has no attention.
@@ -108,12 +130,14 @@ pub(super) fn matrix() -> Vec<Case> {
         }
     }
     cases.extend(frozen_cases());
+    cases.extend(adapted_cases());
     cases
 }
 
 /// Parts that are frozen in cases, for each kind of model: what is computed first, what is computed last, and nearly all.
-const FROZEN: [(&str, [&[&str]; 3]); 4] = [
+const FROZEN: [(&str, [&[&str]; 3]); 5] = [
     ("asr", [&["subsampling", "blocks.0", "blocks.1"], &["decoder", "output"], &["subsampling", "blocks"]]),
+    ("whisper", [&["encoder"], &["decoder.blocks"], &["encoder", "decoder.embedding"]]),
     ("tts", [&["text", "voice"], &["decoder.blocks", "postnet"], &["text", "voice", "decoder"]]),
     ("parallel tts", [&["embedding", "text_blocks", "voice"], &["frame_blocks"], &["text_blocks", "frame_blocks"]]),
     ("vocoder", [&["vocoder.embedding", "vocoder.blocks.0"], &["discriminators"], &["vocoder.blocks"]]),
@@ -125,19 +149,50 @@ fn frozen_cases() -> Vec<Case> {
     for (kind, frozen) in FROZEN {
         for (parts, remat) in frozen.into_iter().zip(REMATS).chain(frozen.into_iter().rev().zip(REMATS)) {
             let choice = Choice { remat, ..Choice::default() };
-            let vocoder = vocoder_case(96, 3, choice);
-            let (shape, model) = match kind {
-                "asr" => ((6, 260, 22), Model::Recognizer(recognizer(96, 3, 100))),
-                "tts" => ((6, 260, 22), Model::Synthesizer(SynthesizerConfig::recommended(80, 100, 96, 3))),
-                "vocoder" => (vocoder.shape, vocoder.model),
-                _ => ((6, 260, 22), Model::Parallel(ParallelConfig::recommended(80, 100, 96, 3))),
-            };
+            let (shape, model) = small_case(kind);
             let (name, frozen) = (format!("{kind} frozen {}", parts.join(" ")), parts.iter().map(ToString::to_string));
-            let frozen = frozen.collect();
-            cases.push(Case { name, model, frozen, shape, choice, micro_batches: MICRO_BATCHES });
+            let parts = TrainedParts { frozen: frozen.collect(), lora: None };
+            cases.push(Case { name, model, parts, shape, choice, micro_batches: MICRO_BATCHES });
         }
     }
     cases
+}
+
+/// Lists cases of each kind of model with adapters: beside all linear layers, and beside some, with a part that is trained besides.
+fn adapted_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (kind, targets, also) in [
+        ("asr", "blocks.*.attention", "output"),
+        ("whisper", "attention.project", "decoder.positions"),
+        ("tts", "decoder.*", "postnet"),
+        ("parallel tts", "*_blocks.*", "output"),
+        ("vocoder", "vocoder.blocks", "vocoder.phase"),
+    ] {
+        for remat in REMATS {
+            for is_whole in [true, false] {
+                let list = |name: &str| if is_whole { Vec::new() } else { vec![name.to_owned()] };
+                let rank = if is_whole { 4 } else { 8 };
+                let lora = Lora { rank, alpha: 8.0, targets: list(targets), also: list(also) };
+                let parts = TrainedParts { frozen: Vec::new(), lora: Some(lora) };
+                let ((shape, model), choice) = (small_case(kind), Choice { remat, ..Choice::default() });
+                let name = format!("{kind} adapters of rank {rank}");
+                cases.push(Case { name, model, parts, shape, choice, micro_batches: MICRO_BATCHES });
+            }
+        }
+    }
+    cases
+}
+
+/// Returns the shape and the model of a small case of a kind of model.
+fn small_case(kind: &str) -> ((u32, u32, u32), Model) {
+    let vocoder = vocoder_case(96, 3, Choice::default());
+    match kind {
+        "asr" => ((6, 260, 22), Model::Recognizer(recognizer(96, 3, 100))),
+        "whisper" => ((6, 260, 22), Model::Whisper(whisper(96, 3))),
+        "tts" => ((6, 260, 22), Model::Synthesizer(SynthesizerConfig::recommended(80, 100, 96, 3))),
+        "vocoder" => (vocoder.shape, vocoder.model),
+        _ => ((6, 260, 22), Model::Parallel(ParallelConfig::recommended(80, 100, 96, 3))),
+    }
 }
 
 /// Makes the case of a vocoder that learns from crops of half a second.
@@ -154,7 +209,7 @@ fn vocoder_case(width: usize, layers: usize, choice: Choice) -> Case {
     Case {
         name: format!("vocoder {width}/{layers}"),
         model,
-        frozen: Vec::new(),
+        parts: TrainedParts::default(),
         shape,
         choice,
         micro_batches: MICRO_BATCHES,
@@ -167,6 +222,7 @@ pub(super) fn gpu_cases() -> Vec<Case> {
     for (size, (width, layers)) in [(96, 3), (160, 4)].into_iter().enumerate() {
         let models = [
             ("asr", Model::Recognizer(recognizer(width, layers, 100))),
+            ("whisper", Model::Whisper(whisper(width, layers))),
             ("tts", Model::Synthesizer(SynthesizerConfig::recommended(80, 100, width, layers))),
             ("parallel tts", Model::Parallel(ParallelConfig::recommended(80, 100, width, layers))),
         ];
@@ -179,7 +235,7 @@ pub(super) fn gpu_cases() -> Vec<Case> {
                 cases.push(Case {
                     name,
                     model,
-                    frozen: Vec::new(),
+                    parts: TrainedParts::default(),
                     shape: (utterances, frames, tokens),
                     choice,
                     micro_batches: MICRO_BATCHES,
@@ -198,6 +254,21 @@ pub(super) fn gpu_cases() -> Vec<Case> {
 fn recognizer(width: usize, layers: usize, vocabulary: usize) -> RecognizerConfig {
     let config = RecognizerConfig::recommended(width, layers, layers / 2, vocabulary);
     RecognizerConfig { subsampling_channels: width.min(128), ..config }
+}
+
+/// Returns a Whisper model of this width and number of layers, with a window of 6 s and few tokens to stay small.
+fn whisper(width: usize, layers: usize) -> WhisperConfig {
+    let tiny = WhisperConfig::named("tiny").expect("a published size");
+    WhisperConfig {
+        vocabulary: 600,
+        d_model: width,
+        heads: 4,
+        encoder_layers: layers,
+        decoder_layers: layers,
+        positions: 300,
+        text_positions: 64,
+        ..tiny
+    }
 }
 
 /// Makes cases of random sizes, equal in every run.
@@ -222,7 +293,7 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
                 ..ParallelConfig::recommended(80, vocabulary, width, layers)
             });
             let name = format!("parallel tts {width}/{layers}");
-            return Case { name, model, frozen: Vec::new(), shape, choice, micro_batches: MICRO_BATCHES };
+            return Case { name, model, parts: TrainedParts::default(), shape, choice, micro_batches: MICRO_BATCHES };
         }
         if index.is_multiple_of(2) {
             let config = recognizer(width, layers, vocabulary);
@@ -232,7 +303,7 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
             return Case {
                 name: format!("asr {width}/{layers}"),
                 model,
-                frozen: Vec::new(),
+                parts: TrainedParts::default(),
                 shape,
                 choice,
                 micro_batches: MICRO_BATCHES,
@@ -248,7 +319,7 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
         Case {
             name: format!("tts {width}/{layers}"),
             model,
-            frozen: Vec::new(),
+            parts: TrainedParts::default(),
             shape,
             choice,
             micro_batches: MICRO_BATCHES,
@@ -278,7 +349,7 @@ pub(super) fn random_gpu_cases(count: u32) -> Vec<Case> {
             _ => ("parallel tts", Model::Parallel(ParallelConfig::recommended(80, vocabulary, width, layers))),
         };
         let (name, shape) = (format!("{kind} {width}/{layers}"), (utterances, frames, tokens));
-        Case { name, model, frozen: Vec::new(), shape, choice, micro_batches: MICRO_BATCHES }
+        Case { name, model, parts: TrainedParts::default(), shape, choice, micro_batches: MICRO_BATCHES }
     };
     (0..count).map(case).collect()
 }

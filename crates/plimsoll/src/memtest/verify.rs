@@ -8,14 +8,15 @@ use plimsoll_config::RunConfig;
 use plimsoll_config::choices::BackendChoice;
 use plimsoll_core::{BatchShape, Bytes, Choice, CountingAllocator, Frames, Precision, Remat, counted};
 use plimsoll_memory::{
-    BackendRules, BucketPlan, Demand, Frozen, MemoryModel, PlanOptions, Speed, Timeline, plan, trace,
+    BackendRules, BucketPlan, Demand, MemoryModel, PlanOptions, Speed, Timeline, Trained, plan, trace,
 };
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::mapping;
 use plimsoll_recipes::target::Target;
-use plimsoll_recipes::{Failure, FailureExt, with_model};
+use plimsoll_recipes::{Failure, FailureExt, trained_parts, with_model};
 use plimsoll_speech::tts::SynthesizerConfig;
+use plimsoll_tape::lora::TrainedParts;
 use serde::Serialize;
 use serde_json::json;
 
@@ -25,11 +26,11 @@ use super::matrix::{Case, Model, gpu_cases, matrix, random_cases, random_gpu_cas
 use super::verdict::choice_text;
 use crate::output::OutputFile;
 
-/// Evaluates `$body` with `$subject` as the model of the case `$case`, with its frozen parameters.
+/// Evaluates `$body` with `$subject` as the model of the case `$case`, of which its parts are trained.
 macro_rules! with_case {
     ($case:expr, $subject:ident => $body:expr) => {
         with_model!(&$case.model.plan(), model => {
-            let $subject = &Frozen::new(model, &$case.frozen);
+            let $subject = &Trained::new(model, &$case.parts);
             $body
         })
     };
@@ -169,7 +170,7 @@ fn verify_budgets(count: u32) -> Result<ExitCode, Failure> {
         let case = Case {
             name: format!("{budget}"),
             model: Model::Synthesizer(model),
-            frozen: Vec::new(),
+            parts: TrainedParts::default(),
             shape,
             choice,
             micro_batches,
@@ -286,7 +287,7 @@ fn case_from_flags(args: &MemtestArgs, batch: u32, config: RunConfig, fastest: P
     Ok(Case {
         name: "custom".into(),
         model: builder.model.into(),
-        frozen: builder.config.training.freeze,
+        parts: trained_parts(&builder.config.training),
         shape: (batch, frames, tokens),
         choice: Choice { remat, ..choice },
         micro_batches: MICRO_BATCHES,

@@ -61,7 +61,7 @@ pub(super) fn transcribe(args: &TranscribeArgs) -> Result<ExitCode, Failure> {
     if args.inputs.len() > 1 || args.out_dir.is_some() {
         return Err(Failure::invalid("`-` is a stream, which is transcribed alone", "leave out files and --out-dir"));
     }
-    let reader = load(args)?;
+    let reader = load(args)?.with_ctc("transcribe a stream")?;
     let mut live = reader.live(LiveOptions::default())?;
     let signals = Signals::listen().failed()?;
     let (rate, form) = (reader.sample_rate(), args.raw.form());

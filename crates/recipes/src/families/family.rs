@@ -1,20 +1,23 @@
 //! What a family of models decides about a run of it.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_config::RunConfig;
 use plimsoll_config::choices::Task;
+use plimsoll_config::{ChosenValue, CorpusSize, RunConfig};
 use plimsoll_data::{Augment, Dataset};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_memory::Traceable;
+use plimsoll_speech::ModelFolder;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization};
+use plimsoll_tape::NamedTensor;
 use plimsoll_text::Tokenizer;
 use serde_json::Value;
 
 use super::ModelPlan;
-use crate::error::Failure;
+use crate::error::{Failure, FailureExt};
 
 /// Number of output frames for a number of feature frames.
 pub type FrameCount = Box<dyn Fn(u32) -> u32 + Send + Sync>;
@@ -95,6 +98,34 @@ pub trait Family: Sync {
     /// Returns what the names of parameters begin with in a run and not in an exported model.
     fn exported_without(&self) -> &'static str {
         ""
+    }
+
+    /// Returns `tokenizer` with tokens for the languages that the model names, of which the corpus has `found`.
+    ///
+    /// # Errors
+    /// If the tokenizer has none for one of them, and cannot get one.
+    fn with_languages(
+        &self,
+        tokenizer: Tokenizer,
+        found: BTreeSet<&str>,
+        _config: &RunConfig,
+    ) -> Result<Tokenizer, Failure> {
+        let several = self.names_language() && found.len() > 1;
+        Ok(if several { tokenizer.with_languages(found.into_iter().map(String::from)) } else { tokenizer })
+    }
+
+    /// Reads the weights of the model in `folder`, by the names of our parameters, and why they may not be the best.
+    ///
+    /// # Errors
+    /// If they are missing or damaged.
+    fn weights(&self, folder: &Path) -> Result<(Vec<NamedTensor>, Vec<String>), Failure> {
+        ModelFolder(folder).weights().invalid()
+    }
+
+    /// Chooses the values of keys with which a trained model of the family goes on learning from a corpus of this `size`, where they
+    /// are not those of a new model.
+    fn going_on(&self, _model: &ModelPlan, _size: Option<&CorpusSize>) -> Vec<ChosenValue> {
+        Vec::new()
     }
 
     /// Reads the facts of the model in `folder`.

@@ -6,6 +6,7 @@ mod parallel;
 mod recognizer;
 mod vocoder;
 mod voice;
+mod whisper;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,11 +17,13 @@ use plimsoll_audio::LogMelConfig;
 use plimsoll_config::{RunConfig, nearest_word};
 use plimsoll_core::Choice;
 use plimsoll_layers::LengthPolicy;
-use plimsoll_memory::Frozen;
+use plimsoll_memory::Trained;
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::asr::RecognizerConfig;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization, ParallelConfig, SynthesizerConfig};
 use plimsoll_speech::vocoder::VocoderTaskConfig;
+use plimsoll_speech::whisper::WhisperConfig;
+use plimsoll_tape::lora::TrainedParts;
 use plimsoll_tape::{count, on_capture_device};
 use serde::Serialize;
 
@@ -29,12 +32,14 @@ use crate::parameters::shapes_of;
 use recognizer::RecognizerFamily;
 use vocoder::VocoderFamily;
 use voice::VoiceFamily;
+use whisper::WhisperFamily;
 
 pub use family::{Family, FamilyModel, FrameCount, ModelFacts};
 
 /// Every family.
-pub const FAMILIES: [&dyn Family; 4] = [
+pub const FAMILIES: [&dyn Family; 5] = [
     &RecognizerFamily,
+    &WhisperFamily,
     &VoiceFamily::<SynthesizerConfig>(PhantomData),
     &VoiceFamily::<ParallelConfig>(PhantomData),
     &VocoderFamily,
@@ -46,6 +51,8 @@ pub const FAMILIES: [&dyn Family; 4] = [
 pub enum ModelPlan {
     /// A speech recognizer.
     Recognizer(RecognizerConfig),
+    /// A Whisper model.
+    Whisper(WhisperConfig),
     /// An autoregressive speech synthesizer.
     Synthesizer(SynthesizerConfig),
     /// A parallel speech synthesizer.
@@ -60,6 +67,7 @@ macro_rules! with_model {
     ($plan:expr, $config:ident => $body:expr) => {
         match $plan {
             $crate::families::ModelPlan::Recognizer($config) => $body,
+            $crate::families::ModelPlan::Whisper($config) => $body,
             $crate::families::ModelPlan::Synthesizer($config) => $body,
             $crate::families::ModelPlan::Parallel($config) => $body,
             $crate::families::ModelPlan::Vocoder($config) => $body,
@@ -67,13 +75,13 @@ macro_rules! with_model {
     };
 }
 
-/// Evaluates `$body` with `$subject` as the model that a run of the builder `$builder` trains: some of its parameters may be
-/// frozen.
+/// Evaluates `$body` with `$subject` as the model that a run of the builder `$builder` trains: with frozen parts, or with adapters.
 #[macro_export]
 macro_rules! with_trained {
     ($builder:expr, $subject:ident => $body:expr) => {
         $crate::with_model!(&$builder.model, model => {
-            let $subject = &plimsoll_memory::Frozen::new(model, &$builder.config.training.freeze);
+            let parts = $crate::trained_parts(&$builder.config.training);
+            let $subject = &plimsoll_memory::Trained::new(model, &parts);
             $body
         })
     };
@@ -170,15 +178,15 @@ impl ModelPlan {
         on_capture_device(|device| with_model!(self, model => count(&model.init_unseeded(device))))
     }
 
-    /// Counts the parameters that are trained if those whose names begin with one of `frozen` are not.
+    /// Counts the parameters that are trained if `parts` are.
     ///
     /// # Errors
-    /// If a prefix is that of no parameter, or nothing is left to train.
-    pub fn trained_parameters(&self, frozen: &[String]) -> Result<u64, Failure> {
+    /// If a name is that of no part, or nothing is left to train.
+    pub fn trained_parameters(&self, parts: &TrainedParts) -> Result<u64, Failure> {
         let count = |device: &Device| {
             with_model!(self, model => {
                 let whole = model.init_unseeded(device);
-                Frozen::new(model, frozen).freeze(whole).map(|trained| count(&trained))
+                Trained::new(model, parts).apply(whole).map(|trained| count(&trained))
             })
         };
         match on_capture_device(count).invalid()? {
@@ -262,6 +270,7 @@ mod tests {
         let mut kinds = Vec::new();
         for (task, choice) in [
             (Task::Asr, FamilyChoice::Parallel),
+            (Task::Asr, FamilyChoice::Whisper),
             (Task::Tts, FamilyChoice::Parallel),
             (Task::Tts, FamilyChoice::Autoregressive),
             (Task::Vocoder, FamilyChoice::Autoregressive),
@@ -271,7 +280,7 @@ mod tests {
             assert_eq!(FAMILIES.iter().filter(|family| family.trains(&config)).count(), 1);
             kinds.push(family(&config).kind());
         }
-        assert_eq!(kinds, ["asr", "parallel_tts", "tts", "vocoder"]);
+        assert_eq!(kinds, ["asr", "whisper", "parallel_tts", "tts", "vocoder"]);
     }
 
     /// A frozen part has no gradient, and never costs memory.
@@ -281,20 +290,23 @@ mod tests {
             let set = [format!("task={}", family.task()), "model.vocabulary=40".into()].to_vec();
             let mut config = load(&ConfigArgs { set, ..ConfigArgs::default() }, std::iter::empty()).unwrap().config;
             if !family.trains(&config) {
-                config.model.family = FamilyChoice::Autoregressive;
+                let other = [FamilyChoice::Autoregressive, FamilyChoice::Whisper];
+                config.model.family = other[usize::from(family.task() == Task::Asr)];
                 assert!(family.trains(&config));
             }
             let DemandBuilder { model, shapes, .. } = DemandBuilder::from_config(config.clone()).unwrap();
             let shape = shapes[0].with_utterances(2);
-            let traced = |frozen: &[String]| {
+            let traced = |parts: &TrainedParts| {
                 let (choice, rules) = (Choice::default(), BackendRules::host());
-                with_model!(&model, model => trace(&Frozen::new(model, frozen), shape, choice, rules)).unwrap()
+                with_model!(&model, model => trace(&Trained::new(model, parts), shape, choice, rules)).unwrap()
             };
-            let whole = traced(&[]);
+            let without = |frozen: &[String]| TrainedParts { frozen: frozen.to_vec(), lora: None };
+            let whole = traced(&TrainedParts::default());
             let parts = model.shapes().into_iter().map(|(name, _)| name.split('.').next().unwrap().to_string());
             for part in parts.collect::<BTreeSet<String>>() {
-                let frozen = traced(std::slice::from_ref(&part));
-                let trained = model.trained_parameters(std::slice::from_ref(&part)).unwrap();
+                let parts = without(std::slice::from_ref(&part));
+                let frozen = traced(&parts);
+                let trained = model.trained_parameters(&parts).unwrap();
                 assert_eq!(frozen.parameters.iter().sum::<u64>(), trained, "{part}");
                 assert!(trained < model.parameters() && frozen.weights == whole.weights, "{part}");
                 assert!(frozen.timeline.peak() <= whole.timeline.peak(), "{part}");
@@ -313,7 +325,7 @@ mod tests {
     #[test]
     fn an_unknown_kind_is_named_with_the_nearest() {
         let folder = tempfile::tempdir().unwrap();
-        for (kind, expected) in [("vocodor", "the nearest kind is `vocoder`"), ("segmenter", "it has asr, tts, ")] {
+        for (kind, expected) in [("vocodor", "the nearest kind is `vocoder`"), ("segmenter", "it has asr, whisper, ")] {
             std::fs::write(folder.path().join("model.json"), format!(r#"{{"kind": "{kind}"}}"#)).unwrap();
             let failure = family_of(ModelFolder(folder.path())).err().unwrap();
             let help = failure.report().help().unwrap().to_string();

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_config::choices::{AttentionChoice, DecoderNormChoice, EncoderChoice, NormChoice, PositionsChoice, Task};
+use plimsoll_config::choices::{
+    AttentionChoice, DecoderNormChoice, EncoderChoice, FamilyChoice, NormChoice, PositionsChoice, Task,
+};
 use plimsoll_config::{ModelConfig, RunConfig};
 use plimsoll_core::counted;
 use plimsoll_data::{Augment, Noise, SpecAugment};
@@ -29,6 +31,10 @@ impl Family for RecognizerFamily {
         Task::Asr
     }
 
+    fn trains(&self, config: &RunConfig) -> bool {
+        config.task == Task::Asr && config.model.family != FamilyChoice::Whisper
+    }
+
     fn model(&self, config: &RunConfig, features: usize, vocabulary: usize) -> ModelPlan {
         ModelPlan::Recognizer(recognizer(config, features, vocabulary))
     }
@@ -49,23 +55,7 @@ impl Family for RecognizerFamily {
     }
 
     fn augment(&self, config: &RunConfig) -> Option<Augment> {
-        let augment = &config.augment;
-        augment.enabled.then(|| Augment {
-            spec: SpecAugment {
-                time_masks: augment.time_masks,
-                time_mask_frames: augment.time_mask_frames,
-                time_mask_share: augment.time_mask_share,
-                frequency_masks: augment.frequency_masks,
-                frequency_mask_bins: augment.frequency_mask_bins,
-            },
-            speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
-            noise: Noise {
-                share: augment.noise_share,
-                snr_min_db: augment.noise_least_db,
-                snr_max_db: augment.noise_most_db,
-            },
-            gain_db: augment.gain_db,
-        })
+        augment(config)
     }
 
     fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
@@ -73,6 +63,27 @@ impl Family for RecognizerFamily {
         let (model, tokenizer) = (ModelPlan::Recognizer(model), Some(tokenizer));
         Ok(ModelFacts { model, run, tokenizer, features, statistics: None })
     }
+}
+
+/// Returns how the training utterances of a recognizer are changed; `None` if they stay as they are.
+pub(super) fn augment(config: &RunConfig) -> Option<Augment> {
+    let augment = &config.augment;
+    augment.enabled.then(|| Augment {
+        spec: SpecAugment {
+            time_masks: augment.time_masks,
+            time_mask_frames: augment.time_mask_frames,
+            time_mask_share: augment.time_mask_share,
+            frequency_masks: augment.frequency_masks,
+            frequency_mask_bins: augment.frequency_mask_bins,
+        },
+        speeds: augment.speeds.iter().map(|&speed| speed as f32).collect(),
+        noise: Noise {
+            share: augment.noise_share,
+            snr_min_db: augment.noise_least_db,
+            snr_max_db: augment.noise_most_db,
+        },
+        gain_db: augment.gain_db,
+    })
 }
 
 impl FamilyModel for RecognizerConfig {

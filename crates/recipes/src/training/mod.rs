@@ -16,6 +16,7 @@ mod task;
 mod trial;
 mod unsaved;
 mod vocoding;
+mod whispering;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,7 @@ use plimsoll_core::{Bytes, CountingAllocator, Key, MemoryGate, error_chain};
 use plimsoll_data::Shard;
 use plimsoll_monitor::{RunStatus, Summary};
 use plimsoll_speech::ModelFolder;
-use plimsoll_tape::{Task, apply, devices, freeze};
+use plimsoll_tape::{Task, apply, devices};
 use plimsoll_train::{
     CheckpointStore, Cleanup, Ending, Event, Governor, InferenceRunner, LayerClock, Observer, Outcome, Run, RunOptions,
     RunState, StepError, TrainError, Trainer, preallocate_pages,
@@ -41,6 +42,7 @@ use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 use crate::processes::Processes;
 use crate::reporter::{Level, Reporter};
+use crate::trained::trained_parts;
 use crate::with_model;
 use record::RunRecorder;
 use resume::ResumedRun;
@@ -197,6 +199,9 @@ impl RunContext<'_> {
         }
         if found.is_none() {
             task.write_metadata(self)?;
+            if let Some(lora) = trained_parts(&self.plan.config.training).lora {
+                ModelFolder(self.folder.path()).write_lora_scale(lora.scale()).failed()?;
+            }
         }
         let state = found.unwrap_or_else(|| self.initial_state());
         // The other replicas start at the same step.
@@ -308,7 +313,7 @@ impl RunContext<'_> {
         if self.resumed.is_none() {
             model = begin(model, &self.plan.model, &self.prepared.tokenizer, &self.plan.config)?;
         }
-        let model = freeze(model, &training.freeze).invalid()?;
+        let model = trained_parts(&self.plan.config.training).apply(model, Key::new(self.plan.seed)).invalid()?;
         self.check_placement(&model, &device)?;
         // Each replica holds the budget on its own device.
         let own = TrainingDevice { device: device.clone().inner(), ..self.device.clone() };

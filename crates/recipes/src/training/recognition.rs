@@ -151,7 +151,7 @@ fn longest(lengths: impl Iterator<Item = Seconds>) -> Option<Seconds> {
 }
 
 /// Returns up to three utterances: the utterances with the lowest, the median and the highest character error rate.
-fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
+pub(super) fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
     let rate = |result: &&Transcription| ErrorCounts::characters(&result.reference, &result.hypothesis).rate();
     let mut sorted: Vec<&Transcription> = evaluation.utterances.iter().collect();
     sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)).then_with(|| a.name.cmp(&b.name)));

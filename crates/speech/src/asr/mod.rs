@@ -12,7 +12,7 @@ mod recognizer;
 mod search;
 mod spoken;
 mod transcriber;
-mod windows;
+pub(crate) mod windows;
 
 pub use config::{DecoderConfig, EncoderKind, RecognizerConfig};
 pub use decoder::{Decoder, EncodedAudio};

@@ -114,7 +114,7 @@ impl Windows {
 }
 
 /// Returns the middle of the quietest `pause` samples, to within `step` samples.
-pub(super) fn quietest(samples: &[f32], pause: usize, step: usize) -> usize {
+pub(crate) fn quietest(samples: &[f32], pause: usize, step: usize) -> usize {
     let energy = |samples: &[f32]| samples.iter().map(|sample| f64::from(sample * sample)).sum::<f64>();
     let step = step.clamp(1, pause.max(1));
     let energies: Vec<f64> = samples.chunks(step).map(energy).collect();

@@ -66,7 +66,8 @@ fn check_features(config: &LogMelConfig) -> Result<(), InvalidField> {
         let expected = format!("features that can become sound: {error}");
         return Err(InvalidField { field: "features", value: "unsuitable".into(), expected });
     }
-    require(config.padding != Padding::None, "features.padding", "none", "reflect or constant")?;
+    let has_edges = matches!(config.padding, Padding::Reflect | Padding::Constant);
+    require(has_edges, "features.padding", format!("{:?}", config.padding).to_lowercase(), "reflect or constant")?;
     let LogMelConfig { win_length, hop_length, .. } = *config;
     require(win_length.is_multiple_of(2), "features.win_length", win_length, "an even number")?;
     let most = win_length / 2;

@@ -58,7 +58,7 @@ impl LogMelTransform {
         let padded = match config.padding {
             Padding::Reflect => reflect(samples, half),
             Padding::Constant => Tensor::cat(vec![zeros(half), samples.clone(), zeros(half)], 1),
-            Padding::None => samples,
+            Padding::None | Padding::Silence => samples,
         };
         let used = (t - 1) * config.hop_length + self.stft.frame_length();
         let power = self.stft.power(padded.narrow(1, self.left, used));

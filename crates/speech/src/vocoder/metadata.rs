@@ -25,6 +25,9 @@ pub struct VocoderMetadata {
     /// Identity of the run that trains the vocoder; only its checkpoints are used. `None` for an exported vocoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// Factor of the adapters in the checkpoints of the run; `None` if the run trains weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora_scale: Option<f64>,
 }
 
 impl VocoderMetadata {
@@ -33,7 +36,7 @@ impl VocoderMetadata {
 
     /// Makes the metadata of a vocoder with this configuration.
     pub fn new(model: VocoderTaskConfig) -> Self {
-        Self { kind: Self::KIND.into(), model, run: None }
+        Self { kind: Self::KIND.into(), model, run: None, lora_scale: None }
     }
 
     /// Sets the identity of the run that trains the vocoder.

@@ -15,3 +15,4 @@ mod tts_pytorch;
 mod vocoder;
 mod vocoder_pytorch;
 mod vocoder_task;
+mod whisper;

@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, TensorData, activation};
 
 use crate::host::{is_on_cpu, with_cpu_values};
-use crate::simd::{exp, vectorized};
+use crate::simd::vectorized;
 
 // Shapes: b sequences, h heads, r rows of the buffers, w width of a head.
 
@@ -55,7 +55,7 @@ fn attend_head(output: &mut [f32], query: &[f32], keys: &[f32], values: &[f32], 
     }
     let mut sum = 0.0;
     for weight in &mut *weights {
-        *weight = exp(*weight - highest);
+        *weight = super::weights::weight(*weight - highest);
         sum += *weight;
     }
     for (weight, value) in weights.iter().zip(values.chunks_exact(width)) {

@@ -347,6 +347,16 @@ fn drop_values(kept: &mut [f32], values: &[f32], key: [u32; 2], threshold: u32, 
     }
 }
 
+/// Difference from the highest score below which a key has no weight: `exp(-46)` is 1e-20, which changes no sum of fp32.
+const NO_WEIGHT: f32 = -46.0;
+
+/// Computes the weight of a score before the division by the sum, from its difference to the highest. Small weights are zero: products
+/// with them would be denormal numbers, with which a processor multiplies many times slower.
+#[inline(always)]
+pub(super) fn weight(difference: f32) -> f32 {
+    if difference < NO_WEIGHT { 0.0 } else { exp(difference) }
+}
+
 #[inline(always)]
 fn softmax_in_place(scores: &mut [f32]) {
     let mut highest = [f32::NEG_INFINITY; 16];
@@ -354,7 +364,7 @@ fn softmax_in_place(scores: &mut [f32]) {
         highest[index % 16] = if score > highest[index % 16] { score } else { highest[index % 16] };
     }
     let highest = highest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    scores.iter_mut().for_each(|score| *score = exp(*score - highest));
+    scores.iter_mut().for_each(|score| *score = weight(*score - highest));
     let inverse = 1.0 / sum(scores.iter().copied());
     scores.iter_mut().for_each(|score| *score *= inverse);
 }

@@ -162,6 +162,12 @@ fn sigmoid(x: f32) -> f32 {
     1.0f32 / (1.0f32 + (0.0f32 - x).exp())
 }
 
+/// Computes the distribution function of the normal distribution.
+#[cube]
+fn normal(x: f32) -> f32 {
+    0.5f32 + 0.5f32 * (x * 0.707_106_77f32).erf()
+}
+
 /// Reads a value of the product, with its bias.
 #[cube]
 pub(super) fn with_bias<E: Float>(
@@ -214,6 +220,9 @@ fn end_kernel<E: Float, F: Float>(
         if value <= 0.0f32 {
             value = 0.0f32;
         }
+    }
+    if comptime!(kinds.activation == Some(Activation::Gelu)) {
+        value *= normal(value);
     }
     if comptime!(kinds.activation == Some(Activation::Glu)) {
         let gate = with_bias::<E>(product, bias, place + width * product.stride(2), column + width, has_bias);
@@ -312,6 +321,11 @@ fn end_back_kernel<E: Float, F: Float>(
                 if with_bias::<E>(product, bias, place, column, has_bias) <= 0.0f32 {
                     grad = 0.0f32;
                 }
+            }
+            if comptime!(kinds.activation == Some(Activation::Gelu)) {
+                let value = with_bias::<E>(product, bias, place, column, has_bias);
+                let bell = (value * value * -0.5f32).exp() * 0.398_942_3f32;
+                grad *= normal(value) + value * bell;
             }
             if is_glu {
                 let value = with_bias::<E>(product, bias, place, column, has_bias);

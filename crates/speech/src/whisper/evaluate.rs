@@ -1,0 +1,71 @@
+//! Error rates and loss of a Whisper model over a set of utterances.
+
+use burn::module::Module;
+use plimsoll_core::{BatchSource, HostBatch};
+use plimsoll_tape::{Pass, Task, TensorBatch};
+use plimsoll_train::InferenceRunner;
+
+use super::{Generation, Whisper};
+use crate::EvaluationError;
+use crate::asr::{EvaluationOptions, RecognitionEvaluation, Transcription};
+
+/// Transcribes every utterance of `source` with `model` and counts the errors, and computes the loss with the true text of each.
+///
+/// `runner` splits a batch that does not fit into memory. Utterances that cannot be read are listed in the result.
+///
+/// # Errors
+/// [`EvaluationError::Source`] when the source fails as a whole, [`EvaluationError::Device`] when the device fails.
+pub fn evaluate_whisper(
+    model: &Whisper,
+    source: &mut dyn BatchSource<Batch = HostBatch>,
+    options: &EvaluationOptions<'_>,
+    generation: &Generation,
+    runner: &mut InferenceRunner<'_>,
+) -> Result<RecognitionEvaluation, EvaluationError> {
+    // Without autodiff: nothing is kept for a backward pass.
+    let model = model.valid();
+    let device = model.devices().into_iter().next().expect("a model has parameters");
+    let mut evaluation = RecognitionEvaluation::default();
+    while let Some(delivered) = source.next_batch() {
+        let delivered = delivered?;
+        let batch = delivered.batch;
+        let results = runner.run(&batch, |micro_batch| {
+            let (texts, loss) =
+                model.generate_with_loss(&TensorBatch::send(micro_batch, &device), generation, options.search);
+            (texts, f64::from(loss.into_scalar::<f32>()))
+        })?;
+        let (texts, losses): (Vec<_>, Vec<f64>) = results.into_iter().unzip();
+        evaluation.loss.0 += losses.iter().sum::<f64>();
+        evaluation.loss.1 += model.weight(&batch);
+        for (name, tokens) in batch.names.iter().zip(texts.into_iter().flatten()) {
+            let reference = options.references.get(name).cloned().unwrap_or_default();
+            let hypothesis = options.tokenizer.decode(&tokens);
+            evaluation.add(Transcription { name: name.clone(), reference, hypothesis });
+        }
+        evaluation.skipped.extend(delivered.skipped);
+    }
+    Ok(evaluation)
+}
+
+impl Whisper {
+    /// Does what memory an evaluation takes: the loss, and a text with as many tokens as the decoder has positions.
+    pub(crate) fn trace_generation(&self, batch: &TensorBatch) {
+        let pass = Pass::inference();
+        let encoded = self.encode(self.windows(batch), &pass);
+        let _ = self.text_loss(encoded.clone(), batch, &pass);
+        self.trace_steps(encoded);
+    }
+
+    /// Generates the texts of `batch`, and computes the loss of its true texts, with a single pass through the encoder.
+    fn generate_with_loss(
+        &self,
+        batch: &TensorBatch,
+        generation: &Generation,
+        search: &crate::asr::Search,
+    ) -> (Vec<Vec<u32>>, burn::tensor::Tensor<1>) {
+        let pass = Pass::inference();
+        let encoded = self.encode(self.windows(batch), &pass);
+        let loss = self.text_loss(encoded.clone(), batch, &pass).sum;
+        (self.generate(encoded, generation, search), loss)
+    }
+}

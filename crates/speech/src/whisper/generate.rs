@@ -1,0 +1,195 @@
+//! Texts from encoded windows, token by token: the likeliest token at each place, or a beam.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{Device, Int, Tensor};
+use plimsoll_layers::{DecoderCache, Lengths};
+use plimsoll_tape::Pass;
+use plimsoll_tape::transfer::from_host;
+use plimsoll_text::Tokenizer;
+use serde_json::Value;
+
+use super::Whisper;
+use super::config::RESERVED;
+use super::hugging_face::GENERATION_CONFIG;
+use crate::asr::Search;
+use crate::asr::decode::{BeamOptions, NextToken, attention_beam};
+
+/// Score that no token overcomes.
+const NEVER: f32 = -1e9;
+
+/// What begins and ends a text, and which tokens it may not have. All ids are those of the tokenizer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// Tokens that begin each text: its language, and that it is to be transcribed without times.
+    pub prompt: Vec<u32>,
+    /// Token that ends a text.
+    pub end: u32,
+    /// Tokens that no text has, such as those of times.
+    pub suppressed: Vec<u32>,
+    /// First id of a time, which no text has, and neither any later id.
+    pub first_time: u32,
+    /// Tokens that no text begins with, such as a lone space.
+    pub suppressed_first: Vec<u32>,
+}
+
+impl Generation {
+    /// Returns how texts in `language` are generated with `tokenizer`; in its default language with `None`. What may not be said is
+    /// read from the `generation_config.json` in `folder`, if it has one. Returns `None` if the tokenizer is not one of Whisper.
+    pub fn new(tokenizer: &Tokenizer, language: Option<&str>, folder: &Path) -> Option<Self> {
+        let frame = tokenizer.whisper_frame(language)?;
+        let read = std::fs::read_to_string(folder.join(GENERATION_CONFIG)).ok();
+        let file: Value = read.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let list = |name: &str| -> Vec<u32> {
+            let ids = file[name].as_array().into_iter().flatten().filter_map(Value::as_u64);
+            ids.map(|id| id as u32 + RESERVED as u32).collect()
+        };
+        let mut suppressed = list("suppress_tokens");
+        suppressed.extend(frame.never);
+        let mut suppressed_first = list("begin_suppress_tokens");
+        suppressed_first.push(frame.end);
+        let (prompt, end, first_time) = (frame.begin, frame.end, frame.first_time);
+        Some(Self { prompt, end, suppressed, first_time, suppressed_first })
+    }
+}
+
+impl Whisper {
+    /// Generates the text of each encoded window `[b, p, d]`, without what begins and ends it. `Search::Greedy` takes the likeliest token
+    /// at each place; a search with the decoder is a beam of its width. Other searches are greedy.
+    pub fn generate(&self, encoded: Tensor<3>, generation: &Generation, search: &Search) -> Vec<Vec<u32>> {
+        match *search {
+            Search::Attention { width, length_bonus } => {
+                let windows = encoded.dims()[0];
+                let one = |index| self.beam(encoded.clone().narrow(0, index, 1), generation, width, length_bonus);
+                (0..windows).map(one).collect()
+            }
+            _ => self.greedy(encoded, generation),
+        }
+    }
+
+    /// Reads the longest text: its beginning, what is cached of the middle, and its end.
+    pub(super) fn trace_steps(&self, encoded: Tensor<3>) {
+        let mut steps = self.steps(encoded);
+        let _ = steps.next(vec![0; 4 * steps.rows]);
+        steps.caches.iter_mut().for_each(|cache| cache.pad_to(self.config().text_positions - 1));
+        let _ = steps.next(vec![0; steps.rows]).argmax(1);
+    }
+
+    fn greedy(&self, encoded: Tensor<3>, generation: &Generation) -> Vec<Vec<u32>> {
+        let [windows, _, _] = encoded.dims();
+        let device = encoded.device();
+        let mut steps = self.steps(encoded);
+        let never = self.penalties(&generation.suppressed, generation.first_time, &device);
+        let first = never.clone() + self.penalties(&generation.suppressed_first, u32::MAX, &device);
+        let mut texts = vec![Vec::new(); windows];
+        let mut is_open = vec![true; windows];
+        let mut tokens: Vec<u32> = (0..windows).flat_map(|_| generation.prompt.iter().copied()).collect();
+        let most = self.config().text_positions - generation.prompt.len().min(self.config().text_positions);
+        for place in 0..most {
+            let penalties = if place == 0 { &first } else { &never };
+            let best: Tensor<2, Int> = (steps.next(tokens) + penalties.clone()).argmax(1);
+            let best: Vec<i32> = best.into_data().convert::<i32>().try_into_vec().expect("places are whole numbers");
+            tokens = best.iter().map(|&row| row as u32 + RESERVED as u32).collect();
+            for ((text, is_open), &token) in texts.iter_mut().zip(&mut is_open).zip(&tokens) {
+                *is_open &= token != generation.end;
+                if *is_open {
+                    text.push(token);
+                }
+            }
+            if !is_open.contains(&true) {
+                break;
+            }
+        }
+        texts
+    }
+
+    fn beam(&self, encoded: Tensor<3>, generation: &Generation, width: NonZeroUsize, length_bonus: f64) -> Vec<u32> {
+        let device = encoded.device();
+        let never = self.penalties(&generation.suppressed, generation.first_time, &device);
+        let first = self.penalties(&generation.suppressed_first, u32::MAX, &device);
+        let mut decoder = BeamSteps { steps: self.steps(encoded), generation, never, first: Some(first) };
+        let most = self.config().text_positions.saturating_sub(generation.prompt.len());
+        let options = BeamOptions::new(Tokenizer::START, Tokenizer::END, most);
+        let options = BeamOptions { width, length_bonus, normalize_length: length_bonus == 0.0, ..options };
+        attention_beam(&mut decoder, &options).into_iter().next().map(|best| best.tokens).unwrap_or_default()
+    }
+
+    /// Makes scores `[1, v]` to add, which forbid `tokens`, and all tokens from `last` on.
+    fn penalties(&self, tokens: &[u32], last: u32, device: &Device) -> Tensor<2> {
+        let rows = self.config().rows();
+        from_host([1, rows], device, || {
+            let mut scores = vec![0.0; rows];
+            scores.iter_mut().skip((last as usize).saturating_sub(RESERVED)).for_each(|score| *score = NEVER);
+            for token in tokens {
+                if let Some(score) = (*token as usize).checked_sub(RESERVED).and_then(|row| scores.get_mut(row)) {
+                    *score = NEVER;
+                }
+            }
+            scores
+        })
+    }
+
+    fn steps(&self, encoded: Tensor<3>) -> Steps<'_> {
+        let [b, positions, _] = encoded.dims();
+        let (device, pass) = (encoded.device(), Pass::plain());
+        let heard = Lengths::new(vec![positions as u32; b], positions);
+        let caches = self.decoder.blocks.iter().map(|block| block.cache(encoded.clone(), &heard, &pass)).collect();
+        Steps { model: self, caches, rows: b, device }
+    }
+}
+
+/// The decoder, which reads texts token by token. It keeps the keys and values of earlier tokens.
+struct Steps<'a> {
+    model: &'a Whisper,
+    caches: Vec<DecoderCache>,
+    /// Number of texts.
+    rows: usize,
+    device: Device,
+}
+
+impl Steps<'_> {
+    /// Reads the next tokens of each text, as many of each, and returns the scores `[b, v]` of the token after the last.
+    fn next(&mut self, tokens: Vec<u32>) -> Tensor<2> {
+        let (width, pass) = (tokens.len() / self.rows, Pass::plain());
+        let first = self.caches.first().map_or(0, DecoderCache::len);
+        let x = self.model.embed(tokens, width, first, &self.device);
+        let blocks = self.model.decoder.blocks.iter().zip(&mut self.caches);
+        let x = blocks.fold(x, |x, (block, cache)| block.extend(x, cache, &pass));
+        self.model.scores(x.narrow(1, width - 1, 1), &pass).squeeze_dim(1)
+    }
+}
+
+/// The decoder as a beam search takes it: its start is the whole prompt, and its end that of Whisper.
+struct BeamSteps<'a> {
+    steps: Steps<'a>,
+    generation: &'a Generation,
+    never: Tensor<2>,
+    /// Penalties of the first token; `None` after it.
+    first: Option<Tensor<2>>,
+}
+
+impl NextToken for BeamSteps<'_> {
+    fn step(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<Vec<f32>> {
+        let scores = match self.first.take() {
+            Some(first) => self.steps.next(self.generation.prompt.clone()) + first,
+            None => {
+                self.steps.caches.iter_mut().for_each(|cache| cache.select(parents));
+                self.steps.rows = parents.len();
+                self.steps.next(tokens.to_vec())
+            }
+        };
+        let scores = log_softmax(scores + self.never.clone(), 1);
+        let [_, v] = scores.dims();
+        let values: Vec<f32> = scores.into_data().try_into_vec().expect("scores are in fp32");
+        let end = self.generation.end as usize;
+        let row = |values: &[f32]| {
+            let mut row = vec![f32::NEG_INFINITY; RESERVED];
+            row.extend_from_slice(values);
+            row.swap(Tokenizer::END as usize, end);
+            row
+        };
+        values.chunks_exact(v).map(row).collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! Turns recordings into text with a Whisper model.
+
+use std::path::Path;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use plimsoll_audio::LogMel;
+use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
+use plimsoll_tape::{Pass, Task};
+use plimsoll_text::Tokenizer;
+use plimsoll_text::transcript::Segment;
+
+use super::hugging_face::{read_metadata, weights};
+use super::{Generation, Whisper, WhisperMetadata};
+use crate::ModelError;
+use crate::asr::Search;
+use crate::asr::windows::quietest;
+
+/// Length of the quietest place at which a long recording is cut.
+const QUIET: Seconds = Seconds(0.2);
+
+/// A Whisper model with its features and its tokenizer.
+///
+/// ```no_run
+/// use burn::tensor::Device;
+/// use plimsoll_speech::asr::Search;
+/// use plimsoll_speech::whisper::WhisperTranscriber;
+///
+/// let transcriber = WhisperTranscriber::load("whisper-tiny".as_ref(), None, &Device::flex())?;
+/// let silence = vec![0.0; transcriber.sample_rate() as usize];
+/// println!("{}", transcriber.transcribe(&silence, &Search::Greedy));
+/// # Ok::<(), plimsoll_speech::ModelError>(())
+/// ```
+pub struct WhisperTranscriber {
+    model: Whisper,
+    log_mel: LogMel,
+    tokenizer: Tokenizer,
+    generation: Generation,
+    device: Device,
+    warnings: Vec<String>,
+}
+
+impl WhisperTranscriber {
+    /// Loads the best checkpoint of the run in `folder`, the exported model in it, or the model of Hugging Face. Texts are in
+    /// `language`, or in the language that the model was trained with last.
+    ///
+    /// # Errors
+    /// When `folder` holds no Whisper model, or its files are damaged, or it has no such language; see [`ModelError`].
+    pub fn load(folder: &Path, language: Option<&str>, device: &Device) -> Result<Self, ModelError> {
+        let metadata = read_metadata(folder)?;
+        let (weights, warnings) = weights(folder)?;
+        let init = |device: &Device| metadata.model.init_unseeded(device);
+        plimsoll_tape::on_capture_device(|device| plimsoll_tape::check_shapes(&init(device), &weights))?;
+        let model = plimsoll_tape::apply(init(device), weights)?;
+        Ok(Self { warnings, ..Self::new(model, &metadata, language, folder)? })
+    }
+
+    /// Makes a transcriber with a model that is already in memory. What it may not say is read from the files of `folder`.
+    ///
+    /// # Errors
+    /// [`ModelError::Features`] when the configuration of the features is invalid, [`ModelError::Foreign`] when the tokenizer is none
+    /// of Whisper or has no such language.
+    pub fn new(
+        model: Whisper,
+        metadata: &WhisperMetadata,
+        language: Option<&str>,
+        folder: &Path,
+    ) -> Result<Self, ModelError> {
+        let foreign = |reason: String| ModelError::Foreign { folder: folder.into(), reason };
+        let tokenizer = metadata.tokenizer.clone();
+        if let Some(language) = language
+            && !tokenizer.has_whisper_language(language)
+        {
+            return Err(foreign(format!("it has no language `{language}`")));
+        }
+        let generation = Generation::new(&tokenizer, language, folder)
+            .ok_or_else(|| foreign("its tokenizer has no tokens of Whisper, such as <|startoftranscript|>".into()))?;
+        // Without autodiff: nothing is kept for a backward pass.
+        let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };
+        let device = model.devices().into_iter().next().expect("a model has parameters");
+        let log_mel = LogMel::new(&metadata.features)?;
+        Ok(Self { model, log_mel, tokenizer, generation, device, warnings: Vec::new() })
+    }
+
+    /// Returns the reasons why the loaded weights may not be the best of the run; empty if they are.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Returns the tokenizer of the model.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Returns the sample rate in Hz that [`transcribe`](Self::transcribe) expects.
+    pub fn sample_rate(&self) -> u32 {
+        self.log_mel.config().sample_rate
+    }
+
+    /// Returns the number of samples that are heard at once.
+    pub fn window(&self) -> usize {
+        self.model.config().frames() * self.log_mel.config().hop_length
+    }
+
+    /// Transcribes one recording of any length: mono samples from -1 to 1 at [`sample_rate`](Self::sample_rate). One that is longer than a
+    /// window is cut where it is quiet.
+    pub fn transcribe(&self, samples: &[f32], search: &Search) -> String {
+        let mut long = LongWhisper::new(self, *search);
+        let mut segments = long.push(samples);
+        segments.extend(long.finish());
+        segments.into_iter().map(|segment| segment.text).collect::<Vec<String>>().join(" ")
+    }
+
+    /// Transcribes at most one window.
+    fn window_text(&self, samples: &[f32], search: &Search) -> String {
+        let features = self.log_mel.extract(samples);
+        let name = String::new();
+        let sample = HostSample { id: SampleId(0), name, features, tokens: Vec::new(), reference: Vec::new() };
+        let batch = HostBatch::collate(&[sample], self.log_mel.n_mels(), &Grid::default()).expect("whole frames");
+        let features = self.model.windows(&Whisper::send(&batch, &self.device));
+        let encoded = self.model.encode(features, &Pass::inference());
+        let texts = self.model.generate(encoded, &self.generation, search);
+        self.tokenizer.decode(&texts[0]).trim().to_owned()
+    }
+
+    /// Encodes one window of `samples`, to compare it with another implementation: `[1, positions, width]`.
+    pub fn encoded(&self, samples: &[f32]) -> Tensor<3> {
+        let features = self.log_mel.extract(samples);
+        let frames = features.len() / self.log_mel.n_mels();
+        let data = TensorData::new(features, [1, frames, self.log_mel.n_mels()]);
+        let batch = plimsoll_tape::TensorBatch {
+            features: Tensor::from_data(data, &self.device),
+            frame_lengths: vec![frames as u32],
+            tokens: vec![Vec::new()],
+            ids: vec![SampleId(0)],
+            references: None,
+        };
+        self.model.encode(self.model.windows(&batch), &Pass::inference())
+    }
+}
+
+/// Transcribes a recording of any length that comes in blocks, window after window. A window ends where it is quietest in its second
+/// half.
+pub struct LongWhisper<'a> {
+    transcriber: &'a WhisperTranscriber,
+    search: Search,
+    samples: Vec<f32>,
+    /// Samples before `samples`.
+    dropped: usize,
+}
+
+impl<'a> LongWhisper<'a> {
+    /// Begins a recording, whose samples must have the sample rate of `transcriber`.
+    pub fn new(transcriber: &'a WhisperTranscriber, search: Search) -> Self {
+        Self { transcriber, search, samples: Vec::new(), dropped: 0 }
+    }
+
+    /// Takes samples, and returns the segments that are finished. Segments without text are left out.
+    pub fn push(&mut self, samples: &[f32]) -> Vec<Segment> {
+        self.samples.extend_from_slice(samples);
+        let window = self.transcriber.window();
+        let mut segments = Vec::new();
+        while self.samples.len() > window {
+            let rate = f64::from(self.transcriber.sample_rate());
+            let (half, hop) = (window / 2, self.transcriber.log_mel.config().hop_length);
+            let end = half + quietest(&self.samples[half..window], (QUIET.0 * rate) as usize, hop);
+            segments.extend(self.segment(end));
+        }
+        segments
+    }
+
+    /// Ends the recording, and returns the last segments.
+    pub fn finish(&mut self) -> Vec<Segment> {
+        let rest = self.samples.len();
+        if rest == 0 { Vec::new() } else { self.segment(rest).into_iter().collect() }
+    }
+
+    fn segment(&mut self, count: usize) -> Option<Segment> {
+        let rate = f64::from(self.transcriber.sample_rate());
+        let text = self.transcriber.window_text(&self.samples[..count], &self.search);
+        let (start, end) = (self.dropped as f64 / rate, (self.dropped + count) as f64 / rate);
+        self.samples.drain(..count);
+        self.dropped += count;
+        (!text.is_empty()).then(|| Segment { text, start, end, ..Segment::default() })
+    }
+}
