@@ -1,6 +1,6 @@
 //! What a run begins with: the model of another run, or an exported one, in place of random weights.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
@@ -226,7 +226,8 @@ impl Base {
 
     /// Compares the weights with the parameters of a model, which have these names and `shapes`.
     fn compare(&self, shapes: &[(String, Vec<usize>)], plan: &ModelPlan, tokens: &[String]) -> Result<Begun, Failure> {
-        let is_new = |token: &&String| !self.tokens.contains(token);
+        let known: HashSet<&String> = self.tokens.iter().collect();
+        let is_new = |token: &&String| !known.contains(token);
         let mut begun = Begun {
             from: self.folder.clone(),
             all: shapes.len(),
@@ -323,6 +324,12 @@ mod tests {
         all.push(with("model.conv_norm=group model.conv_norm_groups=4 model.positions=rotary model.decoder_layers=2"));
         all.push(with("model.attention=truncate model.max_attention_sequence_length=90 model.decoder_norm=post"));
         all.push(with("model.attention=chunked model.attention_chunk=32 model.conv_norm=batch features.n_mels=31"));
+        all.push(with(
+            "model.family=whisper model.decoder_layers=2 features.preset=whisper-padded features.n_mels=128",
+        ));
+        all.push(with(
+            "model.family=whisper model.attention=chunked model.attention_chunk=64 model.audio_positions=200",
+        ));
         all.push(with("task=tts model.family=autoregressive model.reduction_factor=3 model.mel_loss=huber"));
         all
     }

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
-use crate::simd::{exp, vectorized};
+use crate::simd::{self, exp, vectorized};
 
 /// Activation function that follows a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,7 +133,10 @@ fn each_with(x: &[f32], grad_output: &[f32], f: impl Fn(f32, f32) -> f32 + Sync)
             #[inline(always)]
             || {
                 let inputs = x.iter().zip(grad_output);
-                gradient.iter_mut().zip(inputs).for_each(|(g, (&x, &grad_output))| *g = f(x, grad_output));
+                gradient
+                    .iter_mut()
+                    .zip(inputs)
+                    .for_each(|(g, (&x, &grad_output))| *g = simd::gradient(f(x, grad_output)));
             },
         );
     });

@@ -46,6 +46,16 @@ pub(crate) fn exp(x: f32) -> f32 {
     value * f32::from_bits(((n as i32 + 127) << 23) as u32)
 }
 
+/// Size below which a gradient is zero: far below what any optimizer moves a weight by, and far above the denormal numbers, with which a
+/// processor multiplies many times slower. Gradients of what nothing attends to shrink from block to block.
+const LEAST_GRADIENT: f32 = 1e-26;
+
+/// Returns a gradient, or zero for one that is below every effect.
+#[inline(always)]
+pub(crate) fn gradient(value: f32) -> f32 {
+    if value.abs() < LEAST_GRADIENT { 0.0 } else { value }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

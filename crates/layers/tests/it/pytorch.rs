@@ -2,7 +2,7 @@
 //! `fixtures/`.
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_layers::{ConvolutionConfig, NormKind};
 use plimsoll_tape::Pass;
 
@@ -71,4 +71,48 @@ fn batch_norm_statistics_and_evaluation_agree_with_pytorch() {
     let input = sequence(&fixture, "x", "lengths", &Device::flex());
     let y = input.lengths.clear_padding(block.forward(input.x, &input.lengths, &Pass::plain()));
     close("evaluation", &y.into_data().try_into_vec().unwrap(), fixture.values("y"), TOLERANCE);
+}
+
+/// A linear layer with an adapter gives the result and the gradients of `peft`, rematerialized or not.
+#[test]
+fn an_adapter_matches_peft() {
+    use burn::nn::LinearConfig;
+    use plimsoll_tape::lora::{Lora, TrainedParts};
+    use plimsoll_tape::{NamedTensor, apply, backward, remat_dense};
+
+    let fixture = Fixture::read("lora");
+    let device = Device::flex().autodiff();
+    let tensor = |name: &str| -> Tensor<3> {
+        let shape: [usize; 3] = fixture.shape(name).unwrap().try_into().unwrap();
+        Tensor::from_data(TensorData::new(fixture.values(name).to_vec(), shape), &device)
+    };
+    let lora = Lora { rank: 3, alpha: 7.0, targets: Vec::new(), also: Vec::new() };
+    let parts = TrainedParts { frozen: Vec::new(), lora: Some(lora) };
+    // A vector of layers, because a layer alone has no name.
+    let layers = parts.apply(vec![LinearConfig::new(6, 5).init(&device)], plimsoll_core::Key::new(1)).unwrap();
+    let named = |(name, from): (&str, &str)| {
+        let (shape, values) = (fixture.shape(from).unwrap().to_vec(), fixture.values(from).to_vec());
+        NamedTensor { name: name.into(), shape, values }
+    };
+    let values = [("0.weight", "weight"), ("0.bias", "bias"), ("0.weight.lora.a", "a"), ("0.weight.lora.b", "b")];
+    let layers = apply(layers, values.map(named).into()).unwrap();
+    for is_again in [false, true] {
+        let x = tensor("x").require_grad();
+        let pass = Pass::plain();
+        let y = match is_again {
+            true => remat_dense(&layers, x.clone(), |_, x| x, |layers| &layers[0], &pass),
+            false => pass.dense(&layers[0], x.clone()),
+        };
+        close("y", &y.clone().into_data().try_into_vec::<f32>().unwrap(), fixture.values("y"), 1e-5);
+        let grads = (y * tensor("pull")).sum().backward();
+        let adapter = layers[0].weight.adapter().unwrap();
+        let found = |gradient: Option<Tensor<2>>| gradient.unwrap().into_data().try_into_vec::<f32>().unwrap();
+        close("a", &found(adapter.a.val().grad(&grads)), fixture.values("gradient.a"), 1e-5);
+        close("b", &found(adapter.b.val().grad(&grads)), fixture.values("gradient.b"), 1e-5);
+        let of_x = x.grad(&grads).unwrap().into_data().try_into_vec::<f32>().unwrap();
+        close("x", &of_x, fixture.values("gradient.x"), 1e-5);
+        assert!(layers[0].weight.base().grad(&grads).is_none());
+        let again = pass.dense(&layers[0], tensor("x")).sum();
+        assert_eq!(backward(again, &layers).len(), 2);
+    }
 }

@@ -39,5 +39,6 @@ mod truth;
 mod using;
 mod vocoding;
 mod watching;
+mod whisper;
 mod words;
 mod wrong_input;

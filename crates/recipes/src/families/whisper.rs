@@ -53,6 +53,13 @@ impl Family for WhisperFamily {
         })
     }
 
+    fn check(&self, config: &RunConfig) -> Result<(), Failure> {
+        match (&config.training.from, &config.data.tokenizer_file) {
+            (None, None) => Err(without_tokens()),
+            _ => Ok(()),
+        }
+    }
+
     fn validates_all(&self) -> bool {
         true
     }
@@ -72,10 +79,7 @@ impl Family for WhisperFamily {
         config: &RunConfig,
     ) -> Result<Tokenizer, Failure> {
         if tokenizer.whisper_frame(None).is_none() {
-            return Err(Failure::invalid(
-                "a Whisper model needs the tokens that it was trained with",
-                "begin with a trained model: `--from FOLDER`, with its config.json, model.safetensors and tokenizer.json",
-            ));
+            return Err(without_tokens());
         }
         let asked = config.data.language.as_deref();
         if tokenizer.languages().is_empty() {
@@ -126,6 +130,7 @@ impl Family for WhisperFamily {
             rate.into(),
             "a fortieth of the rate that a model of this size was trained with",
         );
+        choose("training.final_learning_rate", "0.0".into(), "as above");
         choose("training.schedule", "\"cosine\"".into(), "the rate falls to the end of the run");
         choose("training.warmup_steps", "50".into(), "the rate rises in the first steps");
         choose("training.warmup_share", "0.1".into(), "but not for longer than a tenth of the run");
@@ -144,6 +149,13 @@ impl Family for WhisperFamily {
         }
         chosen
     }
+}
+
+fn without_tokens() -> Failure {
+    Failure::invalid(
+        "a Whisper model needs the tokens that it was trained with",
+        "begin with a trained model: `--from FOLDER`, with its config.json, model.safetensors and tokenizer.json",
+    )
 }
 
 /// Passes over an hour of speech; over more, fewer in proportion to the root of the hours.
@@ -231,3 +243,40 @@ impl FamilyModel for WhisperConfig {
 
 /// Tokens that begin and end a text.
 const TOKENS_AROUND: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_config::{ConfigArgs, ConfigError, Loaded, Recipe, load_with_recipe};
+    use plimsoll_core::Bytes;
+
+    use super::*;
+
+    /// A training of each published size is a valid configuration, whatever the size of the corpus.
+    #[test]
+    fn every_published_size_has_a_recipe() {
+        for name in WhisperConfig::NAMES {
+            let model = WhisperConfig::named(name).unwrap();
+            for hours in [None, Some(0.01), Some(0.3), Some(1.0), Some(500.0)] {
+                let size = hours.map(|hours: f64| CorpusSize {
+                    utterances: (hours * 900.0) as usize,
+                    seconds: Seconds(hours * 3600.0),
+                    asked: None,
+                });
+                let keys = FamilyModel::keys(&model, &LogMelConfig::default()).into_iter();
+                let of_model =
+                    keys.map(|(key, value)| ChosenValue { key, value, reason: String::new(), is_of_model: true });
+                let chosen = WhisperFamily.going_on(&ModelPlan::Whisper(model), size.as_ref());
+                let recipe = Recipe::for_trained_model(Task::Asr, of_model.chain(chosen).collect(), size.as_ref());
+                let choose = |_: &Loaded| Ok::<_, ConfigError>(Some(recipe.clone()));
+                let args = ConfigArgs::default();
+                let loaded = load_with_recipe(&args, std::iter::empty(), &|| Bytes::gib(8), choose);
+                let config = loaded.unwrap_or_else(|error| panic!("{name}, {hours:?}: {error:?}")).config;
+                assert!(WhisperFamily.trains(&config));
+                let ModelPlan::Whisper(again) = WhisperFamily.model(&config, model.features, model.vocabulary) else {
+                    panic!("it is a Whisper model")
+                };
+                assert_eq!(again, model);
+            }
+        }
+    }
+}

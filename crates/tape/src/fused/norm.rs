@@ -15,7 +15,7 @@ use crate::Pass;
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
 use crate::kernels::{KernelBackend, on_kernels};
 use crate::remat::nodes::{Exit, Outcome, Slots, hub_of, with_nodes};
-use crate::simd::{sum, vectorized};
+use crate::simd::{gradient, sum, vectorized};
 use crate::tensors::FloatMapper;
 
 /// Normalizes each row of `x` (its last axis) to mean zero and variance one, then multiplies by `scale` and adds
@@ -299,7 +299,7 @@ impl HostOp<3> for LayerNorm {
                     let along = sum(grad_x.iter().zip(x).map(|(g, x)| g * (x - mean) * inverse)) / n;
                     for i in 0..width {
                         let normed = (x[i] - mean) * inverse;
-                        grad_x[i] = inverse * (grad_x[i] - flat - normed * along);
+                        grad_x[i] = gradient(inverse * (grad_x[i] - flat - normed * along));
                         grad_scale[i] += grad_output[i] * normed;
                         grad_shift[i] += grad_output[i];
                     }

@@ -19,7 +19,7 @@ use crate::capture::placeholder_bools;
 use crate::host::{HostBackend, InPlaceArgs, MaybeTracked, is_host, on_host};
 use crate::kernels::{KernelBackend, WeightsRule, on_kernels};
 use crate::noise::{Mask, dropout_drawn, ints, random_bits};
-use crate::simd::{exp, sum, vectorized};
+use crate::simd::{self, exp, sum, vectorized};
 use crate::transfer::Constants;
 use crate::transfer::uploaded;
 
@@ -331,7 +331,7 @@ impl WeightsOp {
                                 }
                             }
                             let along = sum(gradient.iter().zip(softmax).map(|(g, p)| g * p));
-                            gradient.iter_mut().zip(softmax).for_each(|(g, p)| *g = p * (*g - along));
+                            gradient.iter_mut().zip(softmax).for_each(|(g, p)| *g = simd::gradient(p * (*g - along)));
                         }
                     },
                 );
@@ -347,8 +347,8 @@ fn drop_values(kept: &mut [f32], values: &[f32], key: [u32; 2], threshold: u32, 
     }
 }
 
-/// Difference from the highest score below which a key has no weight: `exp(-46)` is 1e-20, which changes no sum of fp32.
-const NO_WEIGHT: f32 = -46.0;
+/// Difference from the highest score below which a key has no weight: `exp(-30)` is 1e-13, which changes no sum of fp32.
+const NO_WEIGHT: f32 = -30.0;
 
 /// Computes the weight of a score before the division by the sum, from its difference to the highest. Small weights are zero: products
 /// with them would be denormal numbers, with which a processor multiplies many times slower.
