@@ -103,6 +103,9 @@ const WHISPER_SIZES: [&str; 1] = ["model.encoder_layers"];
 /// a key begins with what it belongs to.
 fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
     let owner = key.about.split_once(':').map_or("", |(owner, _)| owner);
+    if owner == "LoRA" && config.training.lora_rank.is_none() {
+        return Some("it belongs to `training.lora_rank`, which is not set: all weights are trained");
+    }
     match (config.task, config.model.family, owner) {
         (Task::Asr, _, "Vocoder") => Some("it belongs to vocoders; the task is \"asr\""),
         (Task::Tts, _, "Vocoder") => Some("it belongs to vocoders; the task is \"tts\""),

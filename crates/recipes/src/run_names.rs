@@ -13,7 +13,8 @@ pub fn named_run(named: &Path) -> PathBuf {
 /// Returns the folder of the run that a person named as [`named_run`] does, with `runs` as the folder of the runs.
 pub fn named_run_in(named: &Path, runs: &Path) -> PathBuf {
     let by_name = runs.join(named);
-    let holds_model = |folder: &Path| ["config.toml", "model.json"].iter().any(|file| folder.join(file).is_file());
+    let holds_model =
+        |folder: &Path| ["config.toml", "model.json", "config.json"].iter().any(|file| folder.join(file).is_file());
     let is_other = named.exists() && !holds_model(named) && holds_model(&by_name);
     if by_name.is_dir() && (!named.exists() || is_other) { by_name } else { named.into() }
 }

@@ -14,7 +14,7 @@ use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_pun
 
 use crate::beginning::base_tokenizer;
 use crate::error::{Failure, FailureExt};
-use crate::families::family;
+use crate::families::{CorpusLanguages, family};
 
 /// Reads the corpus at `path`, and normalizes its texts with [`text_normalizer`].
 ///
@@ -134,19 +134,20 @@ pub fn normalizer_of(steps: &str) -> Result<Normalizer, Failure> {
 pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer, Failure> {
     let data = &config.data;
     let texts = || training.texts();
-    let mut languages: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
+    let named: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
+    let has_unnamed = training.iter().any(|utterance| utterance.language.is_none());
+    let languages = CorpusLanguages { named, has_unnamed };
     let known = base_tokenizer(config)?;
     let tokenizer = match (&data.tokenizer_file, data.tokenizer, &known) {
         (Some(path), ..) => Tokenizer::from_file(path).invalid()?,
         (None, TokenizerChoice::Bpe, _) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
         (None, TokenizerChoice::Characters, Some(known)) => {
-            languages.extend(known.languages().iter().map(String::as_str));
             let known = known.clone().with_numbers(numbers(data)?).with_normalizer(normalizer(data)?);
             known.with_characters_of(texts())
         }
         (None, TokenizerChoice::Characters, None) => Tokenizer::characters(texts()),
     };
-    let tokenizer = family(config).with_languages(tokenizer, languages, config)?;
+    let tokenizer = family(config).with_languages(tokenizer, &languages, config)?;
     Ok(tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?))
 }
 

@@ -242,10 +242,18 @@ impl ModelFolder<'_> {
     /// # Errors
     /// As [`kind`](Self::kind).
     pub fn merged(self, weights: Vec<NamedTensor>) -> Result<Vec<NamedTensor>, ModelError> {
-        Ok(match self.value()?["lora_scale"].as_f64() {
+        Ok(match self.lora_scale()? {
             Some(scale) => plimsoll_tape::lora::merged(weights, scale),
             None => weights,
         })
+    }
+
+    /// Returns the factor of the adapters of the run; `None` if it trains weights.
+    ///
+    /// # Errors
+    /// As [`kind`](Self::kind).
+    pub fn lora_scale(self) -> Result<Option<f64>, ModelError> {
+        Ok(self.value()?["lora_scale"].as_f64())
     }
 
     /// Writes the factor of the adapters of the run into `model.json`.
@@ -305,6 +313,9 @@ pub(crate) fn read_described<T: DeserializeOwned>(
     kind: &str,
     wanted: &'static str,
 ) -> Result<T, ModelError> {
+    if ModelFolder(folder).is_hugging_face() {
+        return Err(ModelError::Kind { folder: folder.into(), found: ModelFolder(folder).kind()?, wanted });
+    }
     let value = ModelFolder(folder).value()?;
     if let Some(found) = value["kind"].as_str()
         && found != kind

@@ -12,7 +12,7 @@ fn fixture() -> PathBuf {
 }
 
 fn train(dir: &TestFolder, from: &str, more: &[&str]) -> ProgramOutput {
-    let data = ["--data", "c/manifest.jsonl", "--steps", "2", "--batch-size", "4", "--set", "data.punctuation=true"];
+    let data = ["--data", "c/manifest.jsonl", "--steps", "2", "--batch-size", "4", "--set", "data.too_long=truncate"];
     dir.run(&[&["train", "--from", from], &data[..], more].concat())
 }
 
@@ -88,6 +88,8 @@ fn adapters_are_trained_alone_and_merged() {
     assert_eq!(embedding.values, original.values);
     // A run goes on with its adapters, and another begins with the sum.
     dir.run(&["train", "--resume", "lora", "--steps", "3"]).success();
+    let other = ["train", "--resume", "lora", "--steps", "4", "--set", "training.lora_alpha=64"];
+    refused(&dir.run(&other), "were trained with another `training.lora_alpha`");
     train(&dir, "lora", &["--name", "next"]).success();
     refused(
         &train(&dir, &base, &["--set", "training.lora_rank=4", "--set", "training.lora_targets=[\"atention\"]"]),

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll_audio::LogMel;
+use plimsoll_config::RunConfig;
 use plimsoll_config::choices::{TokenizerChoice, TooLongChoice};
 use plimsoll_config::invocation::command;
-use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::Seconds;
 use plimsoll_core::error_chain;
 use plimsoll_data::dropped::Dropped;
@@ -49,7 +49,8 @@ fn report_resampling(manifest: &Manifest, log_mel: &LogMel, reporter: &dyn Repor
 
 /// Splits or truncates utterances that are longer than `data.max_seconds`, by the policy `data.too_long`, and reports
 /// them. An utterance whose audio cannot be read stays as it is.
-fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dyn Reporter) {
+fn apply_length_policy(manifest: &mut Manifest, config: &RunConfig, reporter: &dyn Reporter) {
+    let (data, longest) = (&config.data, family(config).longest(config));
     let policy = match data.too_long {
         // `limits` leaves such utterances out and counts them.
         TooLongChoice::Refuse => return,
@@ -58,17 +59,17 @@ fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dy
         TooLongChoice::Truncate => LengthPolicy::Truncate,
     };
     let before = std::mem::take(&mut manifest.utterances);
-    if (0..before.len()).all(|index| before.duration(index) <= data.max_seconds) {
+    if (0..before.len()).all(|index| before.duration(index) <= longest) {
         manifest.utterances = before;
         return;
     }
     let (mut cut, mut parts) = (Vec::new(), 0);
     let fit = |utterance: UtteranceRef<'_>| {
         let utterance = utterance.to_owned();
-        if utterance.duration <= data.max_seconds {
+        if utterance.duration <= longest {
             return vec![utterance];
         }
-        match policy.apply(&utterance, data.max_seconds) {
+        match policy.apply(&utterance, longest) {
             Ok(fitted) => {
                 parts += fitted.len();
                 cut.push(format!("{} ({})", utterance.id, utterance.duration));
@@ -85,7 +86,7 @@ fn apply_length_policy(manifest: &mut Manifest, data: &DataConfig, reporter: &dy
     };
     manifest.utterances = before.iter().flat_map(fit).collect();
     if !cut.is_empty() {
-        let (count, policy, longest) = (cut.len(), data.too_long, data.max_seconds);
+        let (count, policy) = (cut.len(), data.too_long);
         reporter.line(
             Level::Note,
             &format!(
@@ -124,7 +125,7 @@ pub fn limits<'a>(config: &RunConfig, output_frames: &'a dyn Fn(Seconds) -> u64)
     let aligns = family.aligned_frames(config).is_some();
     Limits {
         shortest: config.data.min_seconds,
-        longest: config.data.max_seconds,
+        longest: family.longest(config),
         output_frames: aligns.then_some(output_frames),
         longest_text: config.data.max_text_length.filter(|_| family.reads_text()).map(|longest| longest as usize),
         ..Limits::default()
@@ -211,7 +212,7 @@ pub(super) fn select(
 ) -> Result<Selected, Failure> {
     report_flaws(&manifest, reporter);
     report_resampling(&manifest, log_mel, reporter);
-    apply_length_policy(&mut manifest, &config.data, reporter);
+    apply_length_policy(&mut manifest, config, reporter);
     let frames = CtcFrames::new(config, log_mel);
     let output_frames = |length| frames.count(length);
     let limits = limits(config, &output_frames);

@@ -7,6 +7,7 @@ use std::path::Path;
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::choices::Task;
 use plimsoll_config::{ChosenValue, CorpusSize, RunConfig};
+use plimsoll_core::Seconds;
 use plimsoll_data::{Augment, Dataset};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_memory::Traceable;
@@ -58,6 +59,11 @@ pub trait Family: Sync {
         false
     }
 
+    /// Returns the length of the longest utterance that the model hears whole.
+    fn longest(&self, config: &RunConfig) -> Seconds {
+        config.data.max_seconds
+    }
+
     /// Returns whether each validation has every utterance that was held out, and not only a few.
     fn validates_all(&self) -> bool {
         false
@@ -100,18 +106,19 @@ pub trait Family: Sync {
         ""
     }
 
-    /// Returns `tokenizer` with tokens for the languages that the model names, of which the corpus has `found`.
+    /// Returns `tokenizer` with tokens for the languages that the model names; the corpus has those of `found`.
     ///
     /// # Errors
     /// If the tokenizer has none for one of them, and cannot get one.
     fn with_languages(
         &self,
         tokenizer: Tokenizer,
-        found: BTreeSet<&str>,
+        found: &CorpusLanguages<'_>,
         _config: &RunConfig,
     ) -> Result<Tokenizer, Failure> {
-        let several = self.names_language() && found.len() > 1;
-        Ok(if several { tokenizer.with_languages(found.into_iter().map(String::from)) } else { tokenizer })
+        let known = tokenizer.languages().iter().map(String::as_str);
+        let all: BTreeSet<String> = known.chain(found.named.iter().copied()).map(String::from).collect();
+        Ok(if self.names_language() && all.len() > 1 { tokenizer.with_languages(all) } else { tokenizer })
     }
 
     /// Reads the weights of the model in `folder`, by the names of our parameters, and why they may not be the best.
@@ -133,6 +140,15 @@ pub trait Family: Sync {
     /// # Errors
     /// If it is no model of this family, or cannot be read.
     fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure>;
+}
+
+/// Languages of the utterances of a corpus.
+#[derive(Clone, Debug, Default)]
+pub struct CorpusLanguages<'a> {
+    /// Languages that utterances name.
+    pub named: BTreeSet<&'a str>,
+    /// Whether an utterance names none.
+    pub has_unnamed: bool,
 }
 
 /// Facts of a trained model that another run, or an evaluation, keeps.

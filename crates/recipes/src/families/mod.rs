@@ -34,7 +34,7 @@ use vocoder::VocoderFamily;
 use voice::VoiceFamily;
 use whisper::WhisperFamily;
 
-pub use family::{Family, FamilyModel, FrameCount, ModelFacts};
+pub use family::{CorpusLanguages, Family, FamilyModel, FrameCount, ModelFacts};
 
 /// Every family.
 pub const FAMILIES: [&dyn Family; 5] = [

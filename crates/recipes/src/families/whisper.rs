@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::choices::{FamilyChoice, Task};
-use plimsoll_config::{ChosenValue, CorpusSize, RunConfig};
+use plimsoll_config::{ChosenValue, CorpusSize, RunConfig, RunLength};
 use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{Augment, Dataset};
 use plimsoll_layers::LengthPolicy;
@@ -16,9 +16,10 @@ use plimsoll_text::Tokenizer;
 use serde_json::{Value, json};
 
 use super::ModelPlan;
-use super::family::{Family, FamilyModel, ModelFacts, quoted};
+use super::family::{CorpusLanguages, Family, FamilyModel, ModelFacts, quoted};
 use super::recognizer::{self, length, length_keys};
 use crate::error::{Failure, FailureExt};
+use crate::features::features;
 
 /// The family of Whisper models.
 pub(super) struct WhisperFamily;
@@ -60,6 +61,12 @@ impl Family for WhisperFamily {
         }
     }
 
+    fn longest(&self, config: &RunConfig) -> Seconds {
+        let features = features(&config.features);
+        let samples = f64::from(2 * config.model.audio_positions) * features.hop_length as f64;
+        Seconds(config.data.max_seconds.0.min(samples / f64::from(features.sample_rate)))
+    }
+
     fn validates_all(&self) -> bool {
         true
     }
@@ -75,7 +82,7 @@ impl Family for WhisperFamily {
     fn with_languages(
         &self,
         tokenizer: Tokenizer,
-        found: BTreeSet<&str>,
+        found: &CorpusLanguages<'_>,
         config: &RunConfig,
     ) -> Result<Tokenizer, Failure> {
         if tokenizer.whisper_frame(None).is_none() {
@@ -94,7 +101,7 @@ impl Family for WhisperFamily {
         }
         let wanted: BTreeSet<&str> = match asked {
             Some(asked) => BTreeSet::from([asked]),
-            None => found,
+            None => found.named.clone(),
         };
         if let Some(unknown) = wanted.iter().find(|name| !tokenizer.has_whisper_language(name)) {
             return Err(Failure::invalid(
@@ -103,7 +110,8 @@ impl Family for WhisperFamily {
             ));
         }
         // Utterances without a language have that of the model.
-        let known = tokenizer.languages().iter().filter(|_| asked.is_none());
+        let has_others = asked.is_none() && (found.has_unnamed || wanted.is_empty());
+        let known = tokenizer.languages().iter().filter(|_| has_others);
         let languages: Vec<String> = known.cloned().chain(wanted.into_iter().map(String::from)).collect();
         Ok(tokenizer.with_languages(languages))
     }
@@ -143,7 +151,13 @@ impl Family for WhisperFamily {
             let passes = (PASSES / hours.sqrt()).round().clamp(2.0, 20.0);
             let read = format!("{} of {}", counted(passes as u64, "pass"), Seconds(size.seconds.0));
             choose("training.epochs", passes.to_string(), &read);
-            let interval = (size.utterances as f64 * passes / 16.0 / 4.0).clamp(20.0, 1000.0).round();
+            let of_passes = |passes: f64| size.utterances as f64 * passes / 16.0;
+            let steps = match size.asked {
+                Some(RunLength::Steps(steps)) => steps as f64,
+                Some(RunLength::Passes(asked)) => of_passes(asked.into()),
+                None => of_passes(passes),
+            };
+            let interval = (steps / 4.0).clamp(20.0, 1000.0).round();
             choose("training.validation_interval", interval.to_string(), "about four times in the run");
             choose("training.checkpoint_interval", interval.to_string(), "with each validation");
         }

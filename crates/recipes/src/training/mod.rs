@@ -192,6 +192,11 @@ impl RunContext<'_> {
             start_others(&trainer, None)?;
             return Ok(TrainingOutcome::AlreadyComplete { step: state.step });
         }
+        let scale = trained_parts(&self.plan.config.training).lora.map(|lora| lora.scale());
+        if found.is_some() && ModelFolder(self.folder.path()).lora_scale().invalid()? != scale {
+            let message = "the adapters of the run were trained with another `training.lora_alpha`";
+            return Err(Failure::invalid(message, "leave it out: a resumed run keeps it"));
+        }
         // A resumed run may have changed settings: write them, so that the next resume has them too.
         self.folder.write(&self.plan, &self.loaded)?;
         if self.resumed.as_ref().is_none_or(ResumedRun::writes_utterances) {
@@ -199,8 +204,8 @@ impl RunContext<'_> {
         }
         if found.is_none() {
             task.write_metadata(self)?;
-            if let Some(lora) = trained_parts(&self.plan.config.training).lora {
-                ModelFolder(self.folder.path()).write_lora_scale(lora.scale()).failed()?;
+            if let Some(scale) = scale {
+                ModelFolder(self.folder.path()).write_lora_scale(scale).failed()?;
             }
         }
         let state = found.unwrap_or_else(|| self.initial_state());

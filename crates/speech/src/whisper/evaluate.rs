@@ -66,6 +66,10 @@ impl Whisper {
         let pass = Pass::inference();
         let encoded = self.encode(self.windows(batch), &pass);
         let loss = self.text_loss(encoded.clone(), batch, &pass).sum;
-        (self.generate(encoded, generation, search), loss)
+        // Each utterance is heard in its own language: its true text begins with it.
+        let begin = generation.prompt.len();
+        let prompt = |text: &Vec<u32>| text.get(..begin).map_or_else(|| generation.prompt.clone(), <[u32]>::to_vec);
+        let prompts: Vec<Vec<u32>> = batch.tokens.iter().map(prompt).collect();
+        (self.generate_after(encoded, &prompts, generation, search), loss)
     }
 }

@@ -59,13 +59,27 @@ impl Whisper {
     /// Generates the text of each encoded window `[b, p, d]`, without what begins and ends it. `Search::Greedy` takes the likeliest token
     /// at each place; a search with the decoder is a beam of its width. Other searches are greedy.
     pub fn generate(&self, encoded: Tensor<3>, generation: &Generation, search: &Search) -> Vec<Vec<u32>> {
+        let prompts = vec![generation.prompt.clone(); encoded.dims()[0]];
+        self.generate_after(encoded, &prompts, generation, search)
+    }
+
+    /// Generates texts as [`generate`](Self::generate) does, each after a prompt of its own; all are equally long.
+    pub(super) fn generate_after(
+        &self,
+        encoded: Tensor<3>,
+        prompts: &[Vec<u32>],
+        generation: &Generation,
+        search: &Search,
+    ) -> Vec<Vec<u32>> {
+        let one = |(index, prompt): (usize, &Vec<u32>), width, length_bonus| {
+            let generation = Generation { prompt: prompt.clone(), ..generation.clone() };
+            self.beam(encoded.clone().narrow(0, index, 1), &generation, width, length_bonus)
+        };
         match *search {
             Search::Attention { width, length_bonus } => {
-                let windows = encoded.dims()[0];
-                let one = |index| self.beam(encoded.clone().narrow(0, index, 1), generation, width, length_bonus);
-                (0..windows).map(one).collect()
+                prompts.iter().enumerate().map(|each| one(each, width, length_bonus)).collect()
             }
-            _ => self.greedy(encoded, generation),
+            _ => self.greedy(encoded, prompts, generation),
         }
     }
 
@@ -77,7 +91,7 @@ impl Whisper {
         let _ = steps.next(vec![0; steps.rows]).argmax(1);
     }
 
-    fn greedy(&self, encoded: Tensor<3>, generation: &Generation) -> Vec<Vec<u32>> {
+    fn greedy(&self, encoded: Tensor<3>, prompts: &[Vec<u32>], generation: &Generation) -> Vec<Vec<u32>> {
         let [windows, _, _] = encoded.dims();
         let device = encoded.device();
         let mut steps = self.steps(encoded);
@@ -85,7 +99,7 @@ impl Whisper {
         let first = never.clone() + self.penalties(&generation.suppressed_first, u32::MAX, &device);
         let mut texts = vec![Vec::new(); windows];
         let mut is_open = vec![true; windows];
-        let mut tokens: Vec<u32> = (0..windows).flat_map(|_| generation.prompt.iter().copied()).collect();
+        let mut tokens: Vec<u32> = prompts.concat();
         let most = self.config().text_positions - generation.prompt.len().min(self.config().text_positions);
         for place in 0..most {
             let penalties = if place == 0 { &first } else { &never };

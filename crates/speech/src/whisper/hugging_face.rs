@@ -62,8 +62,14 @@ pub fn read_metadata(folder: &Path) -> Result<WhisperMetadata, ModelError> {
     };
     let rows = model.vocabulary - RESERVED;
     let is_multilingual = generation["is_multilingual"].as_bool().unwrap_or(rows >= MULTILINGUAL);
-    let named = generation["language"].as_str().map(|name| name.trim_matches(['<', '|', '>']).to_owned());
-    let language = named.into_iter().chain(["en".to_owned()]).find(|name| tokenizer.has_whisper_language(name));
+    let named = generation["language"].as_str().filter(|_| is_multilingual).unwrap_or("en");
+    let language = code_of(named).to_owned();
+    if is_multilingual && !tokenizer.has_whisper_language(&language) && language != "en" {
+        return Err(foreign(format!(
+            "its {GENERATION_CONFIG} names the language `{named}`: write the code of its token there, such as `de`"
+        )));
+    }
+    let language = Some(language).filter(|name| tokenizer.has_whisper_language(name));
     let languages = language.filter(|_| is_multilingual);
     let features = LogMelConfig::preset("whisper-padded").expect("a preset of the audio crate");
     let features = LogMelConfig { n_mels: model.features, ..features };
@@ -131,11 +137,52 @@ pub fn write_hugging_face(
         _ => json!({ "decoder_start_token_id": start, "eos_token_id": end, "pad_token_id": end }),
     };
     let languages = metadata.tokenizer.languages();
-    let is_english = languages.is_empty() || languages.iter().any(|name| name == "en");
-    if let Some(language) = languages.first().filter(|_| !is_english) {
+    let english = languages.iter().find(|name| *name == "en");
+    if let Some(language) = english.or(languages.first()) {
         generation["language"] = format!("<|{language}|>").into();
     }
     write(GENERATION_CONFIG, &generation)
+}
+
+/// Names of languages in words, as `transformers` accepts them too, with their codes.
+const NAMES: [(&str, &str); 30] = [
+    ("arabic", "ar"),
+    ("bulgarian", "bg"),
+    ("catalan", "ca"),
+    ("chinese", "zh"),
+    ("croatian", "hr"),
+    ("czech", "cs"),
+    ("danish", "da"),
+    ("dutch", "nl"),
+    ("english", "en"),
+    ("finnish", "fi"),
+    ("french", "fr"),
+    ("german", "de"),
+    ("greek", "el"),
+    ("hebrew", "he"),
+    ("hindi", "hi"),
+    ("hungarian", "hu"),
+    ("indonesian", "id"),
+    ("italian", "it"),
+    ("japanese", "ja"),
+    ("korean", "ko"),
+    ("norwegian", "no"),
+    ("polish", "pl"),
+    ("portuguese", "pt"),
+    ("romanian", "ro"),
+    ("russian", "ru"),
+    ("spanish", "es"),
+    ("swedish", "sv"),
+    ("turkish", "tr"),
+    ("ukrainian", "uk"),
+    ("vietnamese", "vi"),
+];
+
+/// Returns the code of a language that is a code, a token such as `<|de|>`, or a name in words.
+fn code_of(name: &str) -> &str {
+    let name = name.trim_matches(['<', '|', '>']);
+    let known = NAMES.iter().find(|(word, _)| word.eq_ignore_ascii_case(name));
+    known.map_or(name, |(_, code)| code)
 }
 
 /// Describes a model, whose texts begin and end with these ids of its file.

@@ -221,7 +221,7 @@ impl Whisper {
             texts.iter().map(|text| text[..text.len().saturating_sub(1).max(1).min(text.len())].to_vec()).collect();
         let target = |text: &Vec<u32>| text.iter().skip(1).map(|token| token.saturating_sub(RESERVED as u32)).collect();
         let targets: Vec<Vec<u32>> = texts.iter().map(target).collect();
-        let too_long = |index: &usize| batch.frame_lengths[*index] as usize > self.config.frames();
+        let too_long = |index: &usize| batch.frame_lengths[*index] as usize > self.config.frames() + SILENT_FRAMES;
         truncated.extend((0..texts.len()).filter(too_long));
         truncated.sort_unstable();
         truncated.dedup();
@@ -229,6 +229,9 @@ impl Whisper {
         StepLoss { truncated, ..StepLoss::new(cross_entropy(logits, &targets, 0.0)) }
     }
 }
+
+/// Frames of silence behind a recording, which nobody misses.
+const SILENT_FRAMES: usize = 2;
 
 /// Rows up to which the table of tokens is the left side of its product.
 const FEW_ROWS: usize = 4;

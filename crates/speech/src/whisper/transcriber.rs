@@ -68,12 +68,19 @@ impl WhisperTranscriber {
     ) -> Result<Self, ModelError> {
         let foreign = |reason: String| ModelError::Foreign { folder: folder.into(), reason };
         let tokenizer = metadata.tokenizer.clone();
-        if let Some(language) = language
-            && !tokenizer.has_whisper_language(language)
-        {
-            return Err(foreign(format!("it has no language `{language}`")));
-        }
-        let generation = Generation::new(&tokenizer, language, folder)
+        let is_english = tokenizer.languages().is_empty();
+        let tokenizer = match language {
+            None => tokenizer,
+            Some("en") if is_english => tokenizer,
+            Some(language) if is_english => {
+                return Err(foreign(format!("it is for English alone, and not for `{language}`")));
+            }
+            Some(language) if !tokenizer.has_whisper_language(language) => {
+                return Err(foreign(format!("it has no language `{language}`")));
+            }
+            Some(language) => tokenizer.with_languages([language.to_owned()]),
+        };
+        let generation = Generation::new(&tokenizer, None, folder)
             .ok_or_else(|| foreign("its tokenizer has no tokens of Whisper, such as <|startoftranscript|>".into()))?;
         // Without autodiff: nothing is kept for a backward pass.
         let model = if model.devices().iter().any(Device::is_autodiff) { model.valid() } else { model };

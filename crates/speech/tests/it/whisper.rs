@@ -189,6 +189,23 @@ fn a_model_is_written_as_it_was_read() {
     german.tokenizer = metadata.tokenizer.clone().with_languages(["de".into()]);
     write_hugging_face(out.path(), &german, &read, &folder()).unwrap();
     assert_eq!(read_metadata(out.path()).unwrap().tokenizer.languages(), ["de"]);
+    // It is replaced by the language of a model that begins with it.
+    let next = tempfile::tempdir().unwrap();
+    write_hugging_face(next.path(), &metadata, &read, out.path()).unwrap();
+    assert_eq!(read_metadata(next.path()).unwrap().tokenizer.languages(), ["en"]);
+    let rules = next.path().join("generation_config.json");
+    for (name, found) in [("german", Ok("de")), ("<|en|>", Ok("en")), ("klingon", Err("names the language `klingon`"))]
+    {
+        let text = fs::read_to_string(&rules).unwrap();
+        let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value["language"] = name.into();
+        fs::write(&rules, value.to_string()).unwrap();
+        match (read_metadata(next.path()), found) {
+            (Ok(metadata), Ok(code)) => assert_eq!(metadata.tokenizer.languages(), [code]),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            (other, _) => panic!("{name}: {other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -226,6 +243,12 @@ fn a_recording_of_any_length_is_transcribed() {
         let text = transcriber.transcribe(&samples, &Search::Greedy);
         assert!(seconds > 0.0 || text.is_empty(), "{text}");
     }
+    // A language that is asked for is spoken, whatever that of the folder is.
+    let languages = |language| {
+        let transcriber = WhisperTranscriber::load(&folder(), language, &Device::flex()).unwrap();
+        transcriber.tokenizer().languages().to_vec()
+    };
+    assert_eq!((languages(None), languages(Some("de"))), (vec!["en".to_owned()], vec!["de".to_owned()]));
     let error = WhisperTranscriber::load(&folder(), Some("kok"), &Device::flex()).err().unwrap();
     assert!(error.to_string().contains("no language `kok`"), "{error}");
 }
