@@ -230,7 +230,7 @@ impl Whisper {
     }
 }
 
-/// Frames of silence behind a recording, which nobody misses.
+/// Frames of silence behind a recording, which may be cut unseen.
 const SILENT_FRAMES: usize = 2;
 
 /// Rows up to which the table of tokens is the left side of its product.
