@@ -165,7 +165,7 @@ fn sigmoid(x: f32) -> f32 {
 /// Computes the distribution function of the normal distribution.
 #[cube]
 fn normal(x: f32) -> f32 {
-    0.5f32 + 0.5f32 * (x * 0.707_106_77f32).erf()
+    0.5f32 + 0.5f32 * Erf::erf(x * 0.707_106_77f32)
 }
 
 /// Reads a value of the product, with its bias.
