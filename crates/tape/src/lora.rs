@@ -29,7 +29,7 @@ use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::parameters::{NamedTensor, ParametersError, freeze};
+use crate::parameters::{NamedTensor, ParametersError, Prefixes, freeze};
 
 /// Which parameters of a model are trained. The default trains all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -94,16 +94,9 @@ fn adapted<M: Module>(module: M, lora: &Lora, key: Key) -> Result<M, ParametersE
     let paths: Vec<String> = layers.iter().filter(is_target).map(|layer| format!("{layer}.weight")).collect();
     let group = ParamGroup::from_paths(paths);
     let module = module.apply_lora(module::Lora::new(lora.rank, lora.alpha).set_param_group(group));
-    let mut begin =
-        Begin { path: Vec::new(), key, also: &lora.also, used: vec![false; lora.also.len()], parts: BTreeSet::new() };
+    let mut begin = Begin { path: Vec::new(), key, also: Prefixes::new(&lora.also) };
     let module = module.map(&mut begin);
-    match begin.used.iter().position(|used| !used) {
-        Some(unused) => {
-            let parts = begin.parts.into_iter().map(|part| format!("`{part}`")).collect();
-            Err(ParametersError::NoMatch { name: lora.also[unused].clone(), parts })
-        }
-        None => Ok(module),
-    }
+    begin.also.finish().map(|()| module)
 }
 
 /// Lists the paths of all linear layers of `module`.
@@ -166,9 +159,7 @@ fn is_glob(pattern: &[u8], text: &[u8]) -> bool {
 struct Begin<'a> {
     path: Vec<String>,
     key: Key,
-    also: &'a [String],
-    used: Vec<bool>,
-    parts: BTreeSet<String>,
+    also: Prefixes<'a>,
 }
 
 impl ModuleMapper for Begin<'_> {
@@ -180,7 +171,6 @@ impl ModuleMapper for Begin<'_> {
     }
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let name = self.path.join(".");
-        self.parts.extend(self.path.first().cloned());
         if name.ends_with(ENDS[1]) {
             return param;
         }
@@ -195,17 +185,7 @@ impl ModuleMapper for Begin<'_> {
                 Tensor::from_data(TensorData::new(values, shape), &old.device()).set_require_grad(required)
             });
         }
-        let begins = |prefix: &String| {
-            let prefix = prefix.strip_suffix(".*").unwrap_or(prefix);
-            name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let mut is_trained = false;
-        for (prefix, used) in self.also.iter().zip(&mut self.used) {
-            if begins(prefix) {
-                (is_trained, *used) = (true, true);
-            }
-        }
-        if is_trained { param.set_require_grad(true) } else { param }
+        if self.also.match_path(&self.path) { param.set_require_grad(true) } else { param }
     }
 }
 

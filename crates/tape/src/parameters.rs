@@ -172,23 +172,50 @@ pub fn count<M: Module>(module: &M) -> u64 {
 /// # Errors
 /// [`ParametersError::NoMatch`] with the first prefix that no parameter name has.
 pub fn freeze<M: Module>(module: M, prefixes: &[String]) -> Result<M, ParametersError> {
-    let used = vec![false; prefixes.len()];
-    let mut mapper = Freeze { path: Vec::new(), prefixes, used, parts: BTreeSet::new() };
+    let mut mapper = Freeze { path: Vec::new(), prefixes: Prefixes::new(prefixes) };
     let module = module.map(&mut mapper);
-    match mapper.used.iter().position(|used| !used) {
-        Some(unused) => {
-            let parts = mapper.parts.into_iter().map(|part| format!("`{part}`")).collect();
-            Err(ParametersError::NoMatch { name: prefixes[unused].clone(), parts })
+    mapper.prefixes.finish().map(|()| module)
+}
+
+/// Beginnings of names of parameters, each of which has to be that of one.
+pub(crate) struct Prefixes<'a> {
+    prefixes: &'a [String],
+    used: Vec<bool>,
+    /// Names of the fields at the top level.
+    parts: BTreeSet<String>,
+}
+
+impl<'a> Prefixes<'a> {
+    pub(crate) fn new(prefixes: &'a [String]) -> Self {
+        Self { prefixes, used: vec![false; prefixes.len()], parts: BTreeSet::new() }
+    }
+
+    /// Returns whether one of the prefixes begins the name of the parameter at `path`, at the end of a field name.
+    pub(crate) fn match_path(&mut self, path: &[String]) -> bool {
+        let name = path.join(".");
+        self.parts.extend(path.first().cloned());
+        let mut is_match = false;
+        for (prefix, used) in self.prefixes.iter().zip(&mut self.used) {
+            let prefix = prefix.strip_suffix(".*").unwrap_or(prefix);
+            if name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
+                (is_match, *used) = (true, true);
+            }
         }
-        None => Ok(module),
+        is_match
+    }
+
+    /// # Errors
+    /// [`ParametersError::NoMatch`] with the first prefix that was the beginning of no name.
+    pub(crate) fn finish(self) -> Result<(), ParametersError> {
+        let Some(unused) = self.used.iter().position(|used| !used) else { return Ok(()) };
+        let parts = self.parts.into_iter().map(|part| format!("`{part}`")).collect();
+        Err(ParametersError::NoMatch { name: self.prefixes[unused].clone(), parts })
     }
 }
 
 struct Freeze<'a> {
     path: Vec<String>,
-    prefixes: &'a [String],
-    used: Vec<bool>,
-    parts: BTreeSet<String>,
+    prefixes: Prefixes<'a>,
 }
 
 impl ModuleMapper for Freeze<'_> {
@@ -199,18 +226,7 @@ impl ModuleMapper for Freeze<'_> {
         self.path.pop();
     }
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let name = self.path.join(".");
-        self.parts.extend(self.path.first().cloned());
-        let matches = |prefix: &String| {
-            let prefix = prefix.strip_suffix(".*").unwrap_or(prefix);
-            name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let mut is_frozen = false;
-        for (prefix, used) in self.prefixes.iter().zip(&mut self.used) {
-            if matches(prefix) {
-                (is_frozen, *used) = (true, true);
-            }
-        }
+        let is_frozen = self.prefixes.match_path(&self.path);
         if is_frozen { param.map(|value| value.detach().set_require_grad(false)) } else { param }
     }
 }

@@ -108,8 +108,7 @@ impl TrainingTask for Recognition {
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String> {
-        let evaluation = self.evaluate(model, runner, run).map_err(|error| error.to_string())?;
-        Ok(Score { value: evaluation.characters.rate(), tie: evaluation.mean_loss(), all: evaluation.measures() })
+        self.evaluate(model, runner, run).map(|evaluation| score_of(&evaluation)).map_err(|error| error.to_string())
     }
 
     fn finish(
@@ -118,19 +117,17 @@ impl TrainingTask for Recognition {
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure> {
-        let evaluation = self.evaluate(&model, runner, run).failed()?;
-        evaluation::write(run.folder.path(), &evaluation.utterances, &run.prepared.validation).failed()?;
-        let held_out = evaluation.utterances.len();
-        let mut scores = evaluation.measures();
+        let mut found = final_scores(&self.evaluate(&model, runner, run).failed()?, run)?;
         if let Some(tuned) = self.tune(&model, runner, run)? {
             tuned.write(run.folder.path())?;
             let [cer, wer] = tuned.with_language;
             if tuned.helps {
+                let scores = &mut found.scores;
                 scores.push(Measure::share("lm_cer", "character error rate with the language of the texts", cer));
                 scores.push(Measure::share("lm_wer", "word error rate with the language of the texts", wer));
             }
         }
-        Ok(FinalScores { scores, held_out, examples: examples(&evaluation) })
+        Ok(found)
     }
 
     fn next_steps(&self, folder: &Path) -> String {
@@ -150,8 +147,20 @@ fn longest(lengths: impl Iterator<Item = Seconds>) -> Option<Seconds> {
     lengths.get((lengths.len() as f64 * NEARLY_ALL) as usize).copied().map(Seconds)
 }
 
+/// Returns the score of a validation: the error rate of characters, and of equal ones the loss.
+pub(super) fn score_of(evaluation: &RecognitionEvaluation) -> Score {
+    Score { value: evaluation.characters.rate(), tie: evaluation.mean_loss(), all: evaluation.measures() }
+}
+
+/// Writes what the best model recognized into the folder of the run, and returns its scores.
+pub(super) fn final_scores(evaluation: &RecognitionEvaluation, run: &RunContext<'_>) -> Result<FinalScores, Failure> {
+    evaluation::write(run.folder.path(), &evaluation.utterances, &run.prepared.validation).failed()?;
+    let (scores, held_out) = (evaluation.measures(), evaluation.utterances.len());
+    Ok(FinalScores { scores, held_out, examples: examples(evaluation) })
+}
+
 /// Returns up to three utterances: the utterances with the lowest, the median and the highest character error rate.
-pub(super) fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
+fn examples(evaluation: &RecognitionEvaluation) -> Vec<Example> {
     let rate = |result: &&Transcription| ErrorCounts::characters(&result.reference, &result.hypothesis).rate();
     let mut sorted: Vec<&Transcription> = evaluation.utterances.iter().collect();
     sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)).then_with(|| a.name.cmp(&b.name)));

@@ -13,9 +13,9 @@ use plimsoll_speech::whisper::{
 };
 use plimsoll_train::{InferenceRunner, Score};
 
-use super::recognition::examples;
+use super::RunContext;
+use super::recognition::{final_scores, score_of};
 use super::task::{FinalScores, Trainable, TrainingTask};
-use super::{RunContext, evaluation};
 use crate::beginning::base_folder;
 use crate::error::{Failure, FailureExt};
 
@@ -83,8 +83,7 @@ impl TrainingTask for Whispering {
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<Score, String> {
-        let evaluation = self.evaluate(model, runner, run).map_err(|error| error.to_string())?;
-        Ok(Score { value: evaluation.characters.rate(), tie: evaluation.mean_loss(), all: evaluation.measures() })
+        self.evaluate(model, runner, run).map(|evaluation| score_of(&evaluation)).map_err(|error| error.to_string())
     }
 
     fn finish(
@@ -93,10 +92,7 @@ impl TrainingTask for Whispering {
         runner: &mut InferenceRunner<'_>,
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure> {
-        let evaluation = self.evaluate(&model, runner, run).failed()?;
-        evaluation::write(run.folder.path(), &evaluation.utterances, &run.prepared.validation).failed()?;
-        let held_out = evaluation.utterances.len();
-        Ok(FinalScores { scores: evaluation.measures(), held_out, examples: examples(&evaluation) })
+        final_scores(&self.evaluate(&model, runner, run).failed()?, run)
     }
 
     fn next_steps(&self, folder: &Path) -> String {

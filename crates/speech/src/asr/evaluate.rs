@@ -119,15 +119,25 @@ pub fn evaluate_recognition(
     // Without autodiff: nothing is kept for a backward pass.
     let model = model.valid();
     let device = model.devices().into_iter().next().expect("a model has parameters");
+    evaluate_texts(source, options, runner, &model, |micro_batch| {
+        let (tokens, loss) = model.recognize_with_loss(&TensorBatch::send(micro_batch, &device), options.search);
+        (tokens, f64::from(loss.sum.into_scalar::<f32>()))
+    })
+}
+
+/// Counts the errors of the texts of all utterances of `source`; `recognize` finds the tokens of a micro-batch, and its loss.
+pub(crate) fn evaluate_texts<T: Task<Batch = HostBatch>>(
+    source: &mut dyn BatchSource<Batch = HostBatch>,
+    options: &EvaluationOptions<'_>,
+    runner: &mut InferenceRunner<'_>,
+    model: &T,
+    recognize: impl Fn(&HostBatch) -> (Vec<Vec<u32>>, f64),
+) -> Result<RecognitionEvaluation, EvaluationError> {
     let mut evaluation = RecognitionEvaluation::default();
     while let Some(delivered) = source.next_batch() {
         let delivered = delivered?;
         let batch = delivered.batch;
-        let results = runner.run(&batch, |micro_batch| {
-            let (tokens, loss) = model.recognize_with_loss(&TensorBatch::send(micro_batch, &device), options.search);
-            (tokens, f64::from(loss.sum.into_scalar::<f32>()))
-        })?;
-        let (tokens, losses): (Vec<_>, Vec<f64>) = results.into_iter().unzip();
+        let (tokens, losses): (Vec<_>, Vec<f64>) = runner.run(&batch, &recognize)?.into_iter().unzip();
         evaluation.loss.0 += losses.iter().sum::<f64>();
         evaluation.loss.1 += model.weight(&batch);
         for (name, tokens) in batch.names.iter().zip(tokens.into_iter().flatten()) {

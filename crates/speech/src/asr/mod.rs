@@ -3,7 +3,7 @@
 mod config;
 pub mod decode;
 mod decoder;
-mod evaluate;
+pub(crate) mod evaluate;
 mod language;
 mod live;
 mod long;

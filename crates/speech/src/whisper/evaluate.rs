@@ -1,13 +1,15 @@
 //! Error rates and loss of a Whisper model over a set of utterances.
 
 use burn::module::Module;
+use burn::tensor::Tensor;
 use plimsoll_core::{BatchSource, HostBatch};
-use plimsoll_tape::{Pass, Task, TensorBatch};
+use plimsoll_tape::{Pass, TensorBatch};
 use plimsoll_train::InferenceRunner;
 
 use super::{Generation, Whisper};
 use crate::EvaluationError;
-use crate::asr::{EvaluationOptions, RecognitionEvaluation, Transcription};
+use crate::asr::evaluate::evaluate_texts;
+use crate::asr::{EvaluationOptions, RecognitionEvaluation, Search};
 
 /// Transcribes every utterance of `source` with `model` and counts the errors, and computes the loss with the true text of each.
 ///
@@ -25,26 +27,11 @@ pub fn evaluate_whisper(
     // Without autodiff: nothing is kept for a backward pass.
     let model = model.valid();
     let device = model.devices().into_iter().next().expect("a model has parameters");
-    let mut evaluation = RecognitionEvaluation::default();
-    while let Some(delivered) = source.next_batch() {
-        let delivered = delivered?;
-        let batch = delivered.batch;
-        let results = runner.run(&batch, |micro_batch| {
-            let (texts, loss) =
-                model.generate_with_loss(&TensorBatch::send(micro_batch, &device), generation, options.search);
-            (texts, f64::from(loss.into_scalar::<f32>()))
-        })?;
-        let (texts, losses): (Vec<_>, Vec<f64>) = results.into_iter().unzip();
-        evaluation.loss.0 += losses.iter().sum::<f64>();
-        evaluation.loss.1 += model.weight(&batch);
-        for (name, tokens) in batch.names.iter().zip(texts.into_iter().flatten()) {
-            let reference = options.references.get(name).cloned().unwrap_or_default();
-            let hypothesis = options.tokenizer.decode(&tokens);
-            evaluation.add(Transcription { name: name.clone(), reference, hypothesis });
-        }
-        evaluation.skipped.extend(delivered.skipped);
-    }
-    Ok(evaluation)
+    evaluate_texts(source, options, runner, &model, |micro_batch| {
+        let batch = TensorBatch::send(micro_batch, &device);
+        let (texts, loss) = model.generate_with_loss(&batch, generation, options.search);
+        (texts, f64::from(loss.into_scalar::<f32>()))
+    })
 }
 
 impl Whisper {
@@ -61,8 +48,8 @@ impl Whisper {
         &self,
         batch: &TensorBatch,
         generation: &Generation,
-        search: &crate::asr::Search,
-    ) -> (Vec<Vec<u32>>, burn::tensor::Tensor<1>) {
+        search: &Search,
+    ) -> (Vec<Vec<u32>>, Tensor<1>) {
         let pass = Pass::inference();
         let encoded = self.encode(self.windows(batch), &pass);
         let loss = self.text_loss(encoded.clone(), batch, &pass).sum;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Device;
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
 use plimsoll_tape::{Pass, Task};
@@ -128,21 +128,6 @@ impl WhisperTranscriber {
         let encoded = self.model.encode(features, &Pass::inference());
         let texts = self.model.generate(encoded, &self.generation, search);
         self.tokenizer.decode(&texts[0]).trim().to_owned()
-    }
-
-    /// Encodes one window of `samples`, to compare it with another implementation: `[1, positions, width]`.
-    pub fn encoded(&self, samples: &[f32]) -> Tensor<3> {
-        let features = self.log_mel.extract(samples);
-        let frames = features.len() / self.log_mel.n_mels();
-        let data = TensorData::new(features, [1, frames, self.log_mel.n_mels()]);
-        let batch = plimsoll_tape::TensorBatch {
-            features: Tensor::from_data(data, &self.device),
-            frame_lengths: vec![frames as u32],
-            tokens: vec![Vec::new()],
-            ids: vec![SampleId(0)],
-            references: None,
-        };
-        self.model.encode(self.model.windows(&batch), &Pass::inference())
     }
 }
 
