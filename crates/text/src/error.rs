@@ -35,6 +35,9 @@ pub enum TextError {
         /// Text that contains the unknown character.
         text: String,
     },
+    /// The phonemes of a text cannot be made.
+    #[error(transparent)]
+    Phonemes(#[from] crate::phonemes::PhonemeError),
     /// The vocabulary lists a character twice.
     #[error("the vocabulary lists `{0}` twice")]
     DuplicateCharacter(char),

@@ -5,6 +5,7 @@ mod error;
 mod normalize;
 mod normalizer;
 mod numbers;
+mod phonemes;
 mod spoken;
 pub mod ssml;
 
@@ -24,6 +25,7 @@ pub use error::TextError;
 pub use normalize::{Case, normalize, normalized, without_punctuation};
 pub use normalizer::{Normalizer, NormalizerError, Step};
 pub use numbers::{Numbers, english_number, numbers_to_words};
+pub use phonemes::{PhonemeError, Phonemizer};
 pub use spoken::{Language, cardinal, number_words};
 pub use tokenizer::{Tokenizer, WhisperFrame};
 pub use unheard::{UnheardCharacter, unheard_characters};

@@ -21,6 +21,7 @@ use crate::hugging_face::HuggingFace;
 use crate::normalize::{Case, normalize, normalized};
 use crate::normalizer::Normalizer;
 use crate::numbers::Numbers;
+use crate::phonemes::{PhonemeError, Phonemizer};
 
 /// Marks that are never inside of a word or a number.
 const SENTENCE_MARKS: &str = "?!;,:…¿¡";
@@ -57,6 +58,7 @@ pub struct Tokenizer {
     language_ids: Vec<u32>,
     numbers: Numbers,
     normalizer: Normalizer,
+    phonemes: Option<Phonemizer>,
 }
 
 /// Vocabulary into which texts are split: characters, word pieces, or the pieces of a Hugging Face file.
@@ -204,6 +206,29 @@ impl Tokenizer {
         &self.normalizer
     }
 
+    /// Makes texts phonemes before they are encoded. If the tokenizer was trained on texts, apply `phonemes` to these texts, after
+    /// numbers and normalization, before the training.
+    ///
+    /// [`encode_lossy`](Self::encode_lossy) of a text whose phonemes cannot be made takes all its characters for unknown ones;
+    /// [`check_phonemes`](Self::check_phonemes) says why.
+    #[must_use]
+    pub fn with_phonemes(self, phonemes: Option<Phonemizer>) -> Self {
+        Self { phonemes, ..self }
+    }
+
+    /// Returns what makes phonemes of texts; `None` for a tokenizer of written texts.
+    pub fn phonemes(&self) -> Option<&Phonemizer> {
+        self.phonemes.as_ref()
+    }
+
+    /// Checks that phonemes can be made here, if the tokenizer reads phonemes.
+    ///
+    /// # Errors
+    /// When the program that makes them is missing, or lacks the voice.
+    pub fn check_phonemes(&self) -> Result<(), PhonemeError> {
+        self.phonemes.as_ref().map_or(Ok(()), Phonemizer::check)
+    }
+
     /// Returns `text` as the model reads it: normalized, with its numbers as words if the tokenizer reads them so.
     pub fn normalized(&self, text: &str) -> String {
         match self.normalizer.steps().is_empty() {
@@ -231,9 +256,10 @@ impl Tokenizer {
     /// Encodes a text as ids, with white space collapsed.
     ///
     /// # Errors
-    /// When a character is not in the vocabulary. [`encode_lossy`](Self::encode_lossy) accepts it.
+    /// When a character is not in the vocabulary. [`encode_lossy`](Self::encode_lossy) accepts it. When the model reads phonemes, and
+    /// they cannot be made.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        let Encoded { ids, unknown } = self.encoded(text);
+        let Encoded { ids, unknown } = self.encoded(text)?;
         match unknown.first() {
             Some(&character) => Err(TextError::UnknownCharacter { character, text: text.into() }),
             None => Ok(ids),
@@ -242,7 +268,7 @@ impl Tokenizer {
 
     /// Encodes a text as ids. Unknown characters become [`UNKNOWN`](Self::UNKNOWN); the second value is their number.
     pub fn encode_lossy(&self, text: &str) -> (Vec<u32>, usize) {
-        let Encoded { ids, unknown } = self.encoded(text);
+        let Encoded { ids, unknown } = self.encoded_lossy(text);
         (ids, unknown.len())
     }
 
@@ -250,8 +276,10 @@ impl Tokenizer {
     /// them. With a vocabulary of characters this is several times as fast.
     pub fn count_lossy(&self, text: &str) -> (usize, usize) {
         match &self.vocabulary {
-            Vocabulary::Characters(characters) => characters.count(&normalized(&self.numbers.apply(text), Case::Keep)),
-            Vocabulary::Bpe(_) | Vocabulary::HuggingFace(_) => {
+            Vocabulary::Characters(characters) if self.phonemes.is_none() => {
+                characters.count(&normalized(&self.numbers.apply(text), Case::Keep))
+            }
+            _ => {
                 let (ids, unknown) = self.encode_lossy(text);
                 (ids.len(), unknown)
             }
@@ -304,7 +332,7 @@ impl Tokenizer {
 
     /// Returns the characters of a text that are not in the vocabulary.
     pub fn unknown_characters(&self, text: &str) -> BTreeSet<char> {
-        self.encoded(text).unknown.into_iter().collect()
+        self.encoded_lossy(text).unknown.into_iter().collect()
     }
 
     /// Decodes `ids` to text. Blank, start, end and languages are dropped; unknown ids become U+FFFD.
@@ -351,14 +379,24 @@ impl Tokenizer {
 
     fn new(vocabulary: Vocabulary) -> Self {
         let (numbers, normalizer) = (Numbers::default(), Normalizer::default());
-        Self { vocabulary, languages: Vec::new(), language_ids: Vec::new(), numbers, normalizer }
+        let (languages, language_ids) = (Vec::new(), Vec::new());
+        Self { vocabulary, languages, language_ids, numbers, normalizer, phonemes: None }
     }
 
-    fn encoded(&self, text: &str) -> Encoded {
-        match self.normalizer.steps().is_empty() {
-            true => self.vocabulary.encode(&self.numbers.apply(text)),
-            false => self.vocabulary.encode(&self.normalized(text)),
+    fn encoded(&self, text: &str) -> Result<Encoded, PhonemeError> {
+        let written = self.normalized(text);
+        match &self.phonemes {
+            None => Ok(self.vocabulary.encode(&written)),
+            Some(phonemes) => Ok(self.vocabulary.encode(&phonemes.apply(&written)?)),
         }
+    }
+
+    fn encoded_lossy(&self, text: &str) -> Encoded {
+        self.encoded(text).unwrap_or_else(|_| {
+            let mut encoded = Encoded::default();
+            normalize(&self.normalized(text), Case::Keep).chars().for_each(|one| encoded.push_unknown(one));
+            encoded
+        })
     }
 
     /// Returns the languages whose ids were added after the vocabulary, because the vocabulary has no token such as
@@ -450,6 +488,8 @@ struct SavedTokenizer {
     numbers: Numbers,
     #[serde(default, skip_serializing_if = "is_default")]
     normalizer: Normalizer,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    phonemes: Option<Phonemizer>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -466,14 +506,15 @@ impl TryFrom<SavedTokenizer> for Tokenizer {
             _ => return Err(TextError::NotOneVocabulary),
         };
         let tokenizer = Self::new(vocabulary).with_languages(saved.languages);
-        Ok(tokenizer.with_numbers(saved.numbers).with_normalizer(saved.normalizer))
+        let tokenizer = tokenizer.with_numbers(saved.numbers).with_normalizer(saved.normalizer);
+        Ok(tokenizer.with_phonemes(saved.phonemes))
     }
 }
 
 impl From<Tokenizer> for SavedTokenizer {
     fn from(tokenizer: Tokenizer) -> Self {
-        let Tokenizer { languages, numbers, normalizer, .. } = tokenizer;
-        let saved = Self { languages, numbers, normalizer, ..Self::default() };
+        let Tokenizer { languages, numbers, normalizer, phonemes, .. } = tokenizer;
+        let saved = Self { languages, numbers, normalizer, phonemes, ..Self::default() };
         match tokenizer.vocabulary {
             Vocabulary::Characters(characters) => Self { characters: Some(characters.characters().to_vec()), ..saved },
             Vocabulary::Bpe(pieces) => Self { bpe: Some(pieces.lists().clone()), ..saved },
