@@ -47,6 +47,17 @@ choice! {
 }
 
 choice! {
+    /// What a synthesizer reads of a text.
+    TextChoice {
+        /// The characters, as they are written.
+        #[default]
+        Characters = "characters",
+        /// The phonemes, as the program `espeak-ng` reads the text.
+        Phonemes = "phonemes",
+    }
+}
+
+choice! {
     /// Kind of the blocks in a recognizer's encoder.
     EncoderChoice {
         /// Conformer blocks: attention beside convolutions.

@@ -66,7 +66,7 @@ pub use nearest::{key as nearest_key, word as nearest_word};
 pub use notes::ConfigNote;
 pub use origin::{ConfigText, Layer, Provenance, Spans, ValueOrigin};
 pub use print::{to_json, to_toml};
-pub use recipe::{ChosenValue, CorpusSize, Recipe, RunLength};
+pub use recipe::{ChosenValue, CorpusSize, Recipe, RunLength, VoiceFacts};
 pub use reference::key_table;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 pub use shipped::shipped_models;

@@ -1,10 +1,13 @@
 //! Recipes: the values of keys that follow from a corpus, or from the model that a run begins with, each with its reason.
 
+mod voice;
+
 use std::fmt::Write as _;
 
 use plimsoll_core::{Seconds, counted};
 
 use super::choices::Task;
+pub use voice::VoiceFacts;
 
 /// What the sizes of a corpus are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
 //! Rules about combinations of keys, and about values that no simple limit of a key can express.
 
 use super::bounds::shortened;
-use super::choices::{AttentionChoice, FamilyChoice, NormChoice, PositionsChoice, ScheduleChoice, Task};
+use super::choices::{AttentionChoice, FamilyChoice, NormChoice, PositionsChoice, ScheduleChoice, Task, TextChoice};
 use super::schema::RunConfig;
 
 /// A rule that a configuration has to obey.
@@ -47,8 +47,14 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["training.micro_batch", "data.batch_size", "data.batch_seconds"], violation: micro_batch_too_large },
     Rule { keys: &["training.gradient_accumulation_steps", "data.batch_size"], violation: batch_too_large },
     Rule { keys: &["model.conv_norm", "training.ema_decay", "device.replicas"], violation: batch_norm_unsupported },
+    Rule { keys: &["data.text", "task"], violation: phonemes_without_synthesizer },
     Rule { keys: &["training.final_learning_rate", "training.learning_rate"], violation: final_rate_too_high },
 ];
+
+fn phonemes_without_synthesizer(config: &RunConfig) -> Option<String> {
+    (config.data.text == TextChoice::Phonemes && config.task != Task::Tts)
+        .then(|| "`data.text` is `phonemes`, which only a synthesizer (`task` = `tts`) reads".into())
+}
 
 fn invalid_name(config: &RunConfig) -> Option<String> {
     let name = config.name.as_deref()?;

@@ -12,7 +12,7 @@ macro_rules! shipped {
 }
 
 /// The task, name and text of each shipped file in the folder of a task.
-const SHIPPED: [(Task, &str, &str); 20] = [
+const SHIPPED: [(Task, &str, &str); 23] = [
     (Task::Asr, "base", shipped!("asr", "base")),
     (Task::Asr, "extreme_memory_optimized", shipped!("asr", "extreme_memory_optimized")),
     (Task::Asr, "konkani_base", shipped!("asr", "konkani_base")),
@@ -29,6 +29,9 @@ const SHIPPED: [(Task, &str, &str); 20] = [
     (Task::Tts, "small", shipped!("tts", "small")),
     (Task::Tts, "standard", shipped!("tts", "standard")),
     (Task::Tts, "tiny", shipped!("tts", "tiny")),
+    (Task::Tts, "voice_large", shipped!("tts", "voice_large")),
+    (Task::Tts, "voice_medium", shipped!("tts", "voice_medium")),
+    (Task::Tts, "voice_small", shipped!("tts", "voice_small")),
     (Task::Tts, "xtts", shipped!("tts", "xtts")),
     (Task::Vocoder, "extreme_memory_optimized", shipped!("vocoder", "extreme_memory_optimized")),
     (Task::Vocoder, "memory_optimized", shipped!("vocoder", "memory_optimized")),

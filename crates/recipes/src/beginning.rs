@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use plimsoll_audio::LogMelConfig;
-use plimsoll_config::choices::{NumbersChoice, Task};
+use plimsoll_config::choices::{NumbersChoice, Task, TextChoice};
 use plimsoll_config::{ChosenValue, CorpusSize, Recipe, RunConfig};
 use plimsoll_core::counted;
 use plimsoll_speech::ModelFolder;
@@ -114,11 +114,18 @@ pub(crate) fn recipe(folder: &Path, size: Option<&CorpusSize>, asked: Option<Tas
     keys.extend(of_features);
     if let Some(tokenizer) = &facts.tokenizer {
         let (is_cased, is_punctuated) = tokenizer.cased_and_punctuated();
-        keys.push(("data.lowercase", (!is_cased).to_string()));
+        // Phonemes have no capitals, and the texts that they are made of have.
+        if tokenizer.phonemes().is_none() {
+            keys.push(("data.lowercase", (!is_cased).to_string()));
+        }
         keys.push(("data.punctuation", is_punctuated.to_string()));
         let steps: Vec<String> = tokenizer.normalizer().steps().iter().map(|step| format!("\"{step}\"")).collect();
         if !steps.is_empty() {
             keys.push(("data.normalize", format!("[{}]", steps.join(", "))));
+        }
+        if let Some(phonemes) = tokenizer.phonemes() {
+            keys.push(("data.text", format!("\"{}\"", TextChoice::Phonemes)));
+            keys.push(("data.language", format!("{:?}", phonemes.voice())));
         }
         if tokenizer.numbers() == Numbers::English {
             keys.push(("data.numbers", format!("\"{}\"", NumbersChoice::English)));

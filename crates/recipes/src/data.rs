@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_audio::LogMel;
-use plimsoll_config::choices::TokenizerChoice;
+use plimsoll_config::choices::{TextChoice, TokenizerChoice};
 use plimsoll_config::invocation::command;
 use plimsoll_config::{DataConfig, RunConfig};
 use plimsoll_core::{Bytes, Grid, Key, counted};
@@ -29,6 +29,7 @@ use crate::features::features;
 use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
 use crate::mapping;
 use crate::reporter::{Level, Reporter};
+use crate::texts::check_phonemes;
 use crate::texts::tokenizer;
 use selection::{Selected, TokenCount, accept, nothing_left, read, select};
 
@@ -118,7 +119,8 @@ pub(crate) fn prepare_as(
         Some(known) => known.clone(),
         None => tokenizer(config, &divided.training)?,
     };
-    if preparation.earlier.is_none() && learns_pieces(config) {
+    check_phonemes(&tokenizer)?;
+    if preparation.earlier.is_none() && learns_tokens(config) {
         divided.leave_out_infeasible(config, &log_mel, &tokenizer)?;
     }
     for (path, dropped) in &divided.lists {
@@ -193,7 +195,7 @@ fn divide(
     };
     let count = match &known {
         Some(tokenizer) => TokenCount::Of(tokenizer),
-        None if learns_pieces(config) => TokenCount::Unknown,
+        None if learns_tokens(config) => TokenCount::Unknown,
         None => TokenCount::Characters,
     };
     let choose = |manifest| select(manifest, config, log_mel, count, reporter);
@@ -248,9 +250,11 @@ impl Divided {
     }
 }
 
-/// Returns whether the run learns pieces of words from its training texts.
-fn learns_pieces(config: &RunConfig) -> bool {
-    config.data.tokenizer_file.is_none() && config.data.tokenizer == TokenizerChoice::Bpe
+/// Returns whether the tokens of a text are not its characters, and follow from the training texts.
+fn learns_tokens(config: &RunConfig) -> bool {
+    let data = &config.data;
+    let are_characters = data.tokenizer == TokenizerChoice::Characters && data.text == TextChoice::Characters;
+    data.tokenizer_file.is_none() && !are_characters
 }
 
 fn add_counts(all: &mut LeftOut, more: LeftOut) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::RunConfig;
-use plimsoll_config::choices::TokenizerChoice;
+use plimsoll_config::choices::{TextChoice, TokenizerChoice};
 use plimsoll_core::{SampleId, counted};
 use plimsoll_data::{BATCHING_VERSION, BatchSize, CorpusFingerprint};
 use plimsoll_text::Tokenizer;
@@ -82,14 +82,20 @@ fn seen_by_steps(config: &RunConfig) -> impl Iterator<Item = (&'static str, Stri
 /// Describes the choice of tokens, with the content of the tokenizer file if there is one.
 fn tokenizer(config: &RunConfig) -> Result<String, Failure> {
     let data = &config.data;
-    Ok(match (&data.tokenizer_file, data.tokenizer) {
+    let phonemes = match (data.text, &data.language) {
+        (TextChoice::Characters, _) => String::new(),
+        (TextChoice::Phonemes, None) => " of phonemes".into(),
+        (TextChoice::Phonemes, Some(voice)) => format!(" of phonemes of `{voice}`"),
+    };
+    let tokens = match (&data.tokenizer_file, data.tokenizer) {
         (Some(file), _) => {
             let tokens = serde_json::to_string(&Tokenizer::from_file(file).invalid()?).expect("tokens are plain data");
             format!("a file with the sum {:016x}", SampleId::from_name(&tokens).0)
         }
         (None, TokenizerChoice::Characters) => "char".into(),
         (None, TokenizerChoice::Bpe) => format!("bpe of {}", data.bpe_size),
-    })
+    };
+    Ok(tokens + &phonemes)
 }
 
 /// Changes since a checkpoint, in words.

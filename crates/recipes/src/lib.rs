@@ -36,6 +36,7 @@ pub mod target;
 pub mod texts;
 mod trained;
 pub mod training;
+mod voice_facts;
 
 pub use beginning::{Begun, base_tokenizer};
 pub use error::{Failure, FailureExt, FailureKind};

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use plimsoll_config::choices::{NumbersChoice, TokenizerChoice};
+use plimsoll_config::choices::{NumbersChoice, TextChoice, TokenizerChoice};
 use plimsoll_config::{DataConfig, RunConfig, nearest_word};
 use plimsoll_core::error_chain;
 use plimsoll_data::unpack::UnpackFolder;
 use plimsoll_data::utterances::Utterances;
 use plimsoll_data::{ImportError, ImportOptions, Manifest, ManifestError};
 use plimsoll_monitor::doctor::user_cache;
-use plimsoll_text::{Case, Normalizer, Numbers, Tokenizer, normalize, without_punctuation};
+use plimsoll_text::{Case, Normalizer, Numbers, Phonemizer, Tokenizer, normalize, without_punctuation};
+use rayon::prelude::*;
 
 use crate::beginning::base_tokenizer;
 use crate::error::{Failure, FailureExt};
@@ -79,7 +80,9 @@ fn place_of(path: &Path) -> String {
 /// # Errors
 /// If the file `data.tokenizer_file` cannot be read.
 pub fn text_normalizer(data: &DataConfig) -> Result<impl Fn(&str) -> String, Failure> {
-    let case = if data.lowercase { Case::Lower } else { Case::Keep };
+    // For phonemes, `US` and `us` are different words.
+    let is_lowered = data.lowercase && data.text == TextChoice::Characters;
+    let case = if is_lowered { Case::Lower } else { Case::Keep };
     let (numbers, normalizer, keeps_punctuation) = (numbers(data)?, normalizer(data)?, data.punctuation);
     Ok(move |text: &str| {
         let text = normalizer.apply(text);
@@ -133,22 +136,77 @@ pub fn normalizer_of(steps: &str) -> Result<Normalizer, Failure> {
 /// If the file `data.tokenizer_file` cannot be read, or `data.bpe_size` is too small for the texts.
 pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer, Failure> {
     let data = &config.data;
-    let texts = || training.texts();
     let named: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
     let has_unnamed = training.iter().any(|utterance| utterance.language.is_none());
     let languages = CorpusLanguages { named, has_unnamed };
+    let phonemizer = phonemizer(data, &languages)?;
+    let texts: Vec<String> = match &phonemizer {
+        Some(phonemizer) => {
+            let texts: Vec<&str> = training.texts().collect();
+            texts.into_par_iter().map(|text| phonemizer.apply(text)).collect::<Result<_, _>>().failed()?
+        }
+        None => training.texts().map(str::to_owned).collect(),
+    };
     let known = base_tokenizer(config)?;
     let tokenizer = match (&data.tokenizer_file, data.tokenizer, &known) {
         (Some(path), ..) => Tokenizer::from_file(path).invalid()?,
-        (None, TokenizerChoice::Bpe, _) => Tokenizer::bpe(texts(), data.bpe_size as usize).invalid()?,
+        (None, TokenizerChoice::Bpe, _) => Tokenizer::bpe(&texts, data.bpe_size as usize).invalid()?,
         (None, TokenizerChoice::Characters, Some(known)) => {
-            let known = known.clone().with_numbers(numbers(data)?).with_normalizer(normalizer(data)?);
-            known.with_characters_of(texts())
+            // The texts are as the model reads them.
+            let known = known.clone().with_numbers(Numbers::AsWritten).with_normalizer(Normalizer::default());
+            known.with_phonemes(None).with_characters_of(&texts)
         }
-        (None, TokenizerChoice::Characters, None) => Tokenizer::characters(texts()),
+        (None, TokenizerChoice::Characters, None) => Tokenizer::characters(&texts),
     };
     let tokenizer = family(config).with_languages(tokenizer, &languages, config)?;
-    Ok(tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?))
+    let phonemizer = phonemizer.or_else(|| tokenizer.phonemes().cloned());
+    let tokenizer = tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?);
+    Ok(tokenizer.with_phonemes(phonemizer))
+}
+
+/// Returns what makes phonemes of the texts of a corpus; `None` if its characters are read.
+///
+/// # Errors
+/// If no voice is named, or phonemes cannot be made here.
+fn phonemizer(data: &DataConfig, languages: &CorpusLanguages<'_>) -> Result<Option<Phonemizer>, Failure> {
+    if data.text == TextChoice::Characters {
+        return Ok(None);
+    }
+    let named: Vec<&str> = languages.named.iter().copied().collect();
+    let voice = match (data.language.as_deref(), named.as_slice()) {
+        (Some(voice), _) | (None, &[voice]) => voice,
+        (None, []) => {
+            return Err(Failure::invalid(
+                "the texts are to become phonemes, and the corpus names no language",
+                "`--set data.language=VOICE` names a voice of espeak-ng, such as `en-us` or `de`",
+            ));
+        }
+        (None, several) => {
+            return Err(Failure::invalid(
+                format!("the texts are to become phonemes of one language, and the corpus has {}", several.join(", ")),
+                "`--set data.text=characters` reads what is written; `--set data.language=VOICE` reads all texts in one voice",
+            ));
+        }
+    };
+    let phonemizer = Phonemizer::new(voice);
+    match phonemizer.check() {
+        Ok(()) => Ok(Some(phonemizer)),
+        Err(error) => Err(Failure::invalid(
+            error_chain(&error),
+            "`--set data.text=characters` reads what is written; `--set data.language=VOICE` names another voice",
+        )),
+    }
+}
+
+/// Checks that the texts of a model can be read here: one that was trained on phonemes needs the program that makes them.
+///
+/// # Errors
+/// If the program is missing, or lacks the voice.
+pub fn check_phonemes(tokenizer: &Tokenizer) -> Result<(), Failure> {
+    tokenizer.check_phonemes().map_err(|error| {
+        let help = "the model was trained on the phonemes of espeak-ng: install it, for example with `apt-get install espeak-ng`";
+        Failure::invalid(error_chain(&error), help)
+    })
 }
 
 #[cfg(test)]
@@ -188,5 +246,24 @@ mod tests {
         for wrong in ["number:en", "letters:en", "dates:xx"] {
             assert!(normalizer_of(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn phonemes_need_one_language() {
+        let corpus = |languages: &[Option<&str>]| -> Utterances {
+            let utterance = |language: &Option<&str>| plimsoll_data::Utterance {
+                text: "one".into(),
+                language: language.map(str::to_owned),
+                ..plimsoll_data::Utterance::default()
+            };
+            languages.iter().map(utterance).collect()
+        };
+        let data = DataConfig { text: TextChoice::Phonemes, ..DataConfig::default() };
+        let config = RunConfig { data, task: plimsoll_config::choices::Task::Tts, ..RunConfig::default() };
+        let message = |languages: &[Option<&str>]| tokenizer(&config, &corpus(languages)).unwrap_err().to_string();
+        assert_eq!(message(&[None]), "the texts are to become phonemes, and the corpus names no language");
+        let several = message(&[Some("de"), Some("en"), Some("de")]);
+        assert_eq!(several, "the texts are to become phonemes of one language, and the corpus has de, en");
+        assert!(message(&[Some("no voice")]).contains("`no voice`"));
     }
 }

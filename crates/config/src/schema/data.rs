@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use plimsoll_core::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 
-use crate::choices::{NumbersChoice, TokenizerChoice, TooLongChoice};
+use crate::choices::{NumbersChoice, TextChoice, TokenizerChoice, TooLongChoice};
 use crate::key::Key;
 use crate::kind::{Interval, Kind};
 
@@ -106,8 +106,13 @@ section! {
         normalize: Vec<String> = Vec::new(), Kind::Texts;
         /// Tokens of a text: `char` (its characters) or `bpe` (parts of words, learned from the training texts).
         tokenizer: TokenizerChoice = TokenizerChoice::Characters, Kind::OneOf(TokenizerChoice::NAMES);
-        /// Whisper: language of all texts, as a code such as `de`. Default: that of each utterance where the corpus names it, or else that
-        /// of the model, English in those that were published.
+        /// TTS: what the model reads of a text. `characters` are the letters as written; `phonemes` are the sounds for which the program
+        /// `espeak-ng` takes them, in the voice `data.language`. With phonemes a model need not learn how a language is spelled, which
+        /// helps where little speech is there; the program must be installed where it is trained and where it speaks.
+        text: TextChoice = TextChoice::Characters, Kind::OneOf(TextChoice::NAMES);
+        /// Language of all texts. Whisper: a code such as `de`; default: that of each utterance where the corpus names it, or else that
+        /// of the model, English in those that were published. `data.text` = `phonemes`: a voice of `espeak-ng`, such as `en-us` or
+        /// `de`; default: the language that the corpus names.
         language: Option<String> = None, Kind::Text;
         /// Number of tokens for `data.tokenizer` = `bpe`.
         bpe_size: u32 = 500, Kind::Integer(5, 1_000_000);

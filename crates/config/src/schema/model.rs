@@ -113,6 +113,11 @@ section! {
         prior_loss_weight: f64 = 0.5, Kind::Number(Interval::POSITIVE);
         /// Parallel TTS: weight of the error of predicted durations.
         duration_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
+        /// Parallel TTS: number of values that say how each token is spoken, such as how loud and how high. They are found in the recordings, and
+        /// predicted from the text in generation; without them the frames of a token are a mean of all ways to speak it. 0 turns them off.
+        prosody_dim: u32 = 0, Kind::Integer(0, 64);
+        /// Parallel TTS: weight of the error of the predicted values of `model.prosody_dim`.
+        prosody_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
         /// Autoregressive TTS: weight of the stop loss, which trains when to stop; the frame loss has weight 1.
         stop_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
         /// Autoregressive TTS: weight of the last step of an utterance in the stop loss. All other steps have weight 1 and are far more frequent.

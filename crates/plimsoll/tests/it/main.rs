@@ -19,6 +19,7 @@ mod looks;
 mod outputs;
 #[path = "../../../monitor/tests/it/pane.rs"]
 mod pane;
+mod phonemes;
 mod program;
 mod readers;
 mod resuming;

@@ -142,10 +142,12 @@ pub fn ctc_tokenizer<T: AsRef<str>>(
     texts: impl IntoIterator<Item = T>,
 ) -> Result<Option<Tokenizer>, Failure> {
     let data = &config.data;
-    match (&data.tokenizer_file, data.tokenizer) {
-        (Some(file), _) => Tokenizer::from_file(file).map(Some).invalid(),
-        (None, TokenizerChoice::Bpe) => Tokenizer::bpe(texts, data.bpe_size as usize).map(Some).invalid(),
-        (None, TokenizerChoice::Characters) => Ok(None),
+    if let Some(file) = &data.tokenizer_file {
+        return Tokenizer::from_file(file).map(Some).invalid();
+    }
+    match data.tokenizer {
+        TokenizerChoice::Bpe => Tokenizer::bpe(texts, data.bpe_size as usize).map(Some).invalid(),
+        TokenizerChoice::Characters => Ok(None),
     }
 }
 

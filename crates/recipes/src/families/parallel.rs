@@ -59,7 +59,7 @@ impl FamilyModel for ParallelConfig {
 
     fn keys(&self, features: &LogMelConfig) -> Vec<(&'static str, String)> {
         let number = |n: usize| n.to_string();
-        let ParallelLossConfig { distance, prior_weight, duration_weight } = self.loss;
+        let ParallelLossConfig { distance, prior_weight, duration_weight, prosody_weight } = self.loss;
         let mut keys = vec![
             ("model.family", quoted(FamilyChoice::Parallel)),
             ("model.d_model", number(self.text_dim)),
@@ -74,6 +74,8 @@ impl FamilyModel for ParallelConfig {
             ("model.mel_loss", distance_word(distance)),
             ("model.prior_loss_weight", prior_weight.to_string()),
             ("model.duration_loss_weight", duration_weight.to_string()),
+            ("model.prosody_dim", number(self.prosody_dim)),
+            ("model.prosody_loss_weight", prosody_weight.to_string()),
         ];
         keys.extend(voice_keys(&self.voice, features));
         keys
@@ -128,11 +130,13 @@ fn parallel(config: &RunConfig, features: usize, vocabulary: usize) -> ParallelC
         decoder_layers: or(model.decoder_layers, DECODER_LAYERS),
         decoder_kernel: model.decoder_kernel as usize,
         feed_forward_multiplier: model.feed_forward_multiplier as usize,
+        prosody_dim: model.prosody_dim as usize,
         dropout: model.dropout,
         loss: ParallelLossConfig {
             distance: distance(model.mel_loss),
             prior_weight: model.prior_loss_weight,
             duration_weight: model.duration_loss_weight,
+            prosody_weight: model.prosody_loss_weight,
         },
         normalization: MelNormalization::default(),
         length_bounds: LengthBounds::default(),

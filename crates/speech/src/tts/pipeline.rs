@@ -125,6 +125,9 @@ pub enum SynthesisError {
         /// Languages that the model knows.
         known: String,
     },
+    /// The model reads phonemes, and they cannot be made here.
+    #[error(transparent)]
+    Phonemes(plimsoll_text::PhonemeError),
     /// The speed of speech is impossible.
     #[error("the rate is {rate}, not from {} to {}", RATES.start(), RATES.end())]
     Rate {
@@ -303,17 +306,25 @@ impl SpeechPipeline {
         }
         // Numbers are spelled out first, so that lengths and unknown characters refer to the spoken text.
         let text = self.lowercase_unknown(&self.tokenizer.normalized(text));
+        if let Some(phonemes) = self.tokenizer.phonemes() {
+            phonemes.apply(&text).map_err(SynthesisError::Phonemes)?;
+        }
         let unknown_characters = self.tokenizer.unknown_characters(&normalize(&text, Case::Keep));
-        let known: String = text.chars().filter(|character| !unknown_characters.contains(character)).collect();
-        // A token has at least one character, and one token is needed for the end of the text.
-        let texts = split_text(&known, self.model.length_bounds().tokens_max.saturating_sub(1));
+        let is_known =
+            |character: &char| self.tokenizer.phonemes().is_some() || !unknown_characters.contains(character);
+        let known: String = text.chars().filter(is_known).collect();
+        let texts = split_text(&known, self.longest_part(&known));
         if texts.is_empty() {
             let text = whole.chars().take(SHOWN_CHARACTERS).collect();
             return Err(SynthesisError::UnknownCharacters { text, known: self.known_characters() });
         }
         let texts: Vec<String> = texts.iter().map(|text| normalize(text, Case::Keep)).collect();
-        let tokens =
-            |text: &String| self.tokenizer.with_language_and_end(self.tokenizer.encode_lossy(text).0, language);
+        let tokens = |text: &String| {
+            let mut tokens = self.tokenizer.encode_lossy(text).0;
+            // A phoneme that no training text has.
+            tokens.retain(|&token| token != Tokenizer::UNKNOWN);
+            self.tokenizer.with_language_and_end(tokens, language)
+        };
         let tokens: Vec<Vec<u32>> = texts.iter().map(tokens).collect();
         let mut generated = Vec::with_capacity(texts.len());
         for (index, batch) in tokens.chunks(BATCH_SIZE).enumerate() {
@@ -352,8 +363,24 @@ impl SpeechPipeline {
         self.model.alignment(&text, &segment.generated, voice.0.clone(), options)
     }
 
+    /// Returns the most characters of a part of `text` that is generated at once.
+    fn longest_part(&self, text: &str) -> usize {
+        // One token is needed for the end of the text.
+        let tokens = self.model.length_bounds().tokens_max.saturating_sub(1);
+        if self.tokenizer.phonemes().is_none() {
+            // A token has at least one character.
+            return tokens;
+        }
+        let (count, characters) = (self.tokenizer.count_lossy(text).0, text.chars().count());
+        // Some parts have more phonemes for each character than the whole.
+        tokens * characters.min(count) * 4 / (5 * count.max(1))
+    }
+
     /// Returns `text` with lower-case letters in place of the capitals that the model does not know.
     fn lowercase_unknown(&self, text: &str) -> String {
+        if self.tokenizer.phonemes().is_some() {
+            return text.into();
+        }
         let unknown = self.tokenizer.unknown_characters(text);
         let replacement = |character: char| -> String {
             let small: String = character.to_lowercase().collect();
@@ -385,6 +412,9 @@ impl SpeechPipeline {
 
     /// Returns the characters that the model knows, in one line.
     fn known_characters(&self) -> String {
+        if let Some(phonemes) = self.tokenizer.phonemes() {
+            return format!("what espeak-ng reads aloud in the voice `{}`", phonemes.voice());
+        }
         let characters: BTreeSet<char> = self.tokenizer.names().iter().skip(4).flat_map(|name| name.chars()).collect();
         characters.into_iter().filter(|character| !character.is_whitespace()).collect()
     }

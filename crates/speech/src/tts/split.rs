@@ -16,17 +16,38 @@ const CLAUSE_ENDS: &[char] = &[',', ';', ':', '،', '؛', '、', '，', '—', '
 pub fn split_text(text: &str, limit: usize) -> Vec<String> {
     let limit = limit.max(1);
     let mut parts = Vec::new();
-    for sentence in text.split_inclusive(SENTENCE_ENDS).map(str::trim) {
+    for sentence in split_after(text, SENTENCE_ENDS).into_iter().map(str::trim) {
         if length(sentence) <= limit {
             parts.push(sentence.to_string());
         } else {
-            let clauses = sentence.split_inclusive(CLAUSE_ENDS).map(str::trim);
+            let clauses = split_after(sentence, CLAUSE_ENDS).into_iter().map(str::trim);
             let fitting = clauses
                 .flat_map(|clause| if length(clause) <= limit { vec![clause.into()] } else { words(clause, limit) });
             parts.extend(join(fitting, limit));
         }
     }
     parts.retain(|part| part.chars().any(char::is_alphanumeric));
+    parts
+}
+
+/// Splits `text` after each of `marks` that is not inside of a word or a number, as in `3.5` or `U.S.A.`. A script without spaces has its own
+/// marks, which always end.
+fn split_after<'a>(text: &'a str, marks: &[char]) -> Vec<&'a str> {
+    let mut parts = Vec::new();
+    let (mut begin, mut before) = (0, None::<char>);
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, mark)) = characters.next() {
+        let after = characters.peek().map(|&(_, after)| after);
+        let is_inside =
+            mark.is_ascii() && before.is_some_and(char::is_alphanumeric) && after.is_some_and(char::is_alphanumeric);
+        if marks.contains(&mark) && !is_inside {
+            let end = at + mark.len_utf8();
+            parts.push(&text[begin..end]);
+            begin = end;
+        }
+        before = Some(mark);
+    }
+    parts.push(&text[begin..]);
     parts
 }
 
@@ -71,6 +92,7 @@ mod tests {
     fn text_is_split_at_the_largest_unit_that_fits() {
         check("Good day. How are you?  Fine!", 40, &["Good day.", "How are you?", "Fine!"]);
         check("नमस्कार। तुम कैसे हो", 40, &["नमस्कार।", "तुम कैसे हो"]);
+        check("It is 3.5 miles in the U.S.A. today.", 60, &["It is 3.5 miles in the U.S.A.", "today."]);
         check("one two three four five", 11, &["one two", "three four", "five"]);
         check("one two, three four, five", 13, &["one two,", "three four,", "five"]);
         check("abcdefghij kl", 4, &["abcd", "efgh", "ij", "kl"]);

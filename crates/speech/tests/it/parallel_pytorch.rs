@@ -21,6 +21,7 @@ fn config() -> ParallelConfig {
             reference_frames: 20,
         },
         decoder_dim: 24,
+        prosody_dim: 3,
         dropout: 0.0,
         normalization: MelNormalization { mean: -4.0, std: 2.0 },
         ..ParallelConfig::recommended(20, 11, 16, 2)

@@ -33,6 +33,9 @@ pub struct ParallelConfig {
     pub decoder_kernel: usize,
     /// Inner width of the feed-forward layers, as a multiple of their block's width.
     pub feed_forward_multiplier: usize,
+    /// Number of values that say how a token is spoken; 0 for a model without them.
+    #[serde(default)]
+    pub prosody_dim: usize,
     /// Dropout rate in training, from 0 to 1.
     pub dropout: f64,
     /// Settings of the training loss.
@@ -53,11 +56,18 @@ pub struct ParallelLossConfig {
     pub prior_weight: f64,
     /// Weight of the squared error of the logarithm of each token's duration.
     pub duration_weight: f64,
+    /// Weight of the squared error of the predicted prosody.
+    #[serde(default = "one")]
+    pub prosody_weight: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 impl Default for ParallelLossConfig {
     fn default() -> Self {
-        Self { distance: Distance::L1, prior_weight: 0.5, duration_weight: 1.0 }
+        Self { distance: Distance::L1, prior_weight: 0.5, duration_weight: 1.0, prosody_weight: 1.0 }
     }
 }
 
@@ -81,9 +91,11 @@ impl ModelKind for ParallelConfig {
         self.voice.check()?;
         inside("feed_forward_multiplier", self.feed_forward_multiplier, 1..=MAX_LAYERS)?;
         dropout("dropout", self.dropout)?;
-        let ParallelLossConfig { distance: _, prior_weight, duration_weight } = self.loss;
+        let ParallelLossConfig { distance: _, prior_weight, duration_weight, prosody_weight } = self.loss;
         positive("loss.prior_weight", prior_weight)?;
         not_negative("loss.duration_weight", duration_weight)?;
+        not_negative("loss.prosody_weight", prosody_weight)?;
+        inside("prosody_dim", self.prosody_dim, 0..=MAX_WIDTH)?;
         self.normalization.check()?;
         self.length_bounds.check()
     }
@@ -116,6 +128,7 @@ impl ParallelConfig {
             decoder_layers: layers,
             decoder_kernel: 7,
             feed_forward_multiplier: 4,
+            prosody_dim: 0,
             dropout: 0.1,
             loss: ParallelLossConfig::default(),
             normalization: MelNormalization::default(),

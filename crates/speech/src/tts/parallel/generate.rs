@@ -38,6 +38,7 @@ impl ParallelSynthesizer {
         let durations = Durations { frames, reads: 0 };
         let lengths = durations.lengths();
         let expansion = durations.expansion(k, lengths.width(), &text.vectors.device());
+        let text = self.with_predicted_prosody(text, pass);
         let normalized = self.decode(&text, &durations, &expansion, &lengths, pass);
         let normalization = self.config().normalization;
         let mels = normalized * normalization.std + normalization.mean;
@@ -76,6 +77,7 @@ impl ParallelSynthesizer {
         let pass = &Pass::plain();
         let text = self.encode_text(&batch.tokens, self.batch_voices(batch, pass), pass);
         let _ = self.log_durations(&text, pass);
+        let text = self.with_predicted_prosody(text, pass);
         let (b, k) = (batch.tokens.len(), text.lengths.width());
         let [_, frames] = self.config().length_bounds.frame_bounds(k);
         let each = text.lengths.each().iter().map(|&tokens| vec![frames as u32 / tokens.max(1); tokens as usize]);

@@ -4,8 +4,10 @@ mod config;
 mod durations;
 mod generate;
 mod model;
+mod prosody;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use config::{ParallelConfig, ParallelLossConfig};
 pub use durations::Durations;

@@ -11,6 +11,8 @@ use plimsoll_text::Tokenizer;
 
 use super::ParallelConfig;
 use super::durations::Durations;
+use super::prosody::Prosody;
+use super::tokens::{EncodedTokens, stack};
 use crate::tts::voice_encoder::VoiceEncoder;
 
 // Shapes: b texts, k tokens, t frames, f features, d width of the text, v width of a voice.
@@ -32,6 +34,7 @@ pub struct ParallelSynthesizer {
     prior: Linear,
     duration_block: ConvNext,
     duration: Linear,
+    prosody: Option<Prosody>,
     text_to_frames: Linear,
     place_to_frames: Linear,
     frame_blocks: Vec<ConvNext>,
@@ -52,18 +55,14 @@ pub struct AlignedOutput {
     pub prior: Tensor<3>,
     /// Predicted logarithm of each token's duration in frames, `[utterances, tokens]`.
     pub log_durations: Tensor<2>,
+    /// Prosody of each token: that of the true frames, and the predicted one, `[utterances, tokens, values]`. `None` for a model without.
+    pub prosody: Option<[Tensor<3>; 2]>,
     /// Durations that fit the true frames best.
     pub durations: Durations,
     /// Number of valid frames of each utterance.
     pub frame_lengths: Lengths,
     /// Number of valid tokens of each text, with the start token.
     pub token_lengths: Lengths,
-}
-
-/// Encoded texts `[texts, tokens, width]` with the number of valid tokens of each.
-pub(super) struct EncodedTokens {
-    pub(super) vectors: Tensor<3>,
-    pub(super) lengths: Lengths,
 }
 
 impl ParallelConfig {
@@ -96,6 +95,7 @@ impl ParallelConfig {
             prior: linear(text, features),
             duration_block: block(text, self.text_kernel),
             duration: linear(text, 1),
+            prosody: Prosody::init(self, device),
             text_to_frames: linear(text, wide),
             place_to_frames: linear(2, wide),
             frame_blocks: (0..self.decoder_layers).map(|_| block(wide, self.decoder_kernel)).collect(),
@@ -130,20 +130,26 @@ impl ParallelSynthesizer {
         let log_durations = self.log_durations(&text, pass);
         let (k, t) = (text.lengths.width(), frame_lengths.width());
         let expansion = durations.expansion(k, t, &target.device());
-        let frames = self.decode(&text, &durations, &expansion, &frame_lengths, pass);
+        let prosody = self
+            .prosody
+            .as_ref()
+            .map(|prosody| [prosody.find(target.clone(), &expansion, &durations, pass), prosody.predict(&text, pass)]);
+        let spoken = self.with_prosody(text, prosody.as_ref().map(|[found, _]| found.clone()), pass);
+        let frames = self.decode(&spoken, &durations, &expansion, &frame_lengths, pass);
         AlignedOutput {
             frames,
+            prosody,
             prior: expansion.matmul(prior),
             log_durations,
             durations,
             frame_lengths,
-            token_lengths: text.lengths,
+            token_lengths: spoken.lengths,
             target,
         }
     }
 
     /// Computes the sums of the weighted losses by name: `frames` (distance from the true frames), `prior` (distance
-    /// between the true frames and what their tokens expect) and `duration`. Takes the output: what is dropped early need not
+    /// between the true frames and what their tokens expect), `duration` and, in a model that has it, `prosody`. Takes the output: what is dropped early need not
     /// be stored on a GPU.
     pub fn losses(&self, output: AlignedOutput) -> Vec<(&'static str, Tensor<1>)> {
         let loss = &self.config.loss;
@@ -155,7 +161,12 @@ impl ParallelSynthesizer {
         let true_durations = output.durations.logarithms(k, &device);
         let error = (output.log_durations - true_durations).unsqueeze_dim::<3>(2);
         let duration = output.token_lengths.clear_padding(error).square().sum() * loss.duration_weight;
-        vec![("frames", frames), ("prior", prior), ("duration", duration)]
+        let mut parts = vec![("frames", frames), ("prior", prior), ("duration", duration)];
+        if let Some([found, predicted]) = output.prosody {
+            let error = output.token_lengths.clear_padding(predicted - detach(found)).square().sum();
+            parts.push(("prosody", error * (loss.prosody_weight / self.config.prosody_dim as f64)));
+        }
+        parts
     }
 
     /// Encodes `texts`, each a list of tokens, in `voices` `[texts, 1, voice width]`. A start token goes before each text:
@@ -186,6 +197,19 @@ impl ParallelSynthesizer {
         pass.at_least_fp32(pass.dense(&self.duration, x)).squeeze_dim::<2>(2)
     }
 
+    /// Predicts the prosody of a text and adds it to its vectors; returns the text as it is for a model without prosody.
+    pub(super) fn with_predicted_prosody(&self, text: EncodedTokens, pass: &Pass) -> EncodedTokens {
+        let predicted = self.prosody.as_ref().map(|prosody| prosody.predict(&text, pass));
+        self.with_prosody(text, predicted, pass)
+    }
+
+    fn with_prosody(&self, text: EncodedTokens, prosody: Option<Tensor<3>>, pass: &Pass) -> EncodedTokens {
+        match (&self.prosody, prosody) {
+            (Some(part), Some(prosody)) => part.add(text, prosody, pass),
+            _ => text,
+        }
+    }
+
     /// Computes normalized frames `[b, t, f]`: each token's vector is repeated for its frames by `expansion` `[b, t, k]`, and
     /// gets the place of each frame in its token.
     pub(super) fn decode(
@@ -212,17 +236,6 @@ impl ParallelSynthesizer {
             None => self.encode_voice(batch.features.clone(), &batch.frame_lengths, pass),
         }
     }
-}
-
-/// Applies `blocks` in order; the choice of `pass` says which of them are rematerialized.
-fn stack(blocks: &[ConvNext], x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
-    blocks.iter().enumerate().fold(x, |x, (index, block)| {
-        let own = pass.with("block").at(index);
-        match pass.choice().remat.covers(index) {
-            true => block.forward_rematerialized(x, lengths, &own),
-            false => block.forward(x, lengths, &own),
-        }
-    })
 }
 
 impl Task for ParallelSynthesizer {

@@ -22,6 +22,7 @@ fn small() -> ParallelConfig {
             reference_frames: 20,
         },
         dropout: 0.2,
+        prosody_dim: 3,
         normalization: MelNormalization { mean: -1.0, std: 2.0 },
         length_bounds: LengthBounds { frames_per_token_min: 2.0, frames_per_token_max: 8.0, tokens_max: 9 },
         ..ParallelConfig::recommended(10, 9, 16, 2)

@@ -1,0 +1,22 @@
+//! Texts as vectors, and stacks of blocks over them and over frames.
+
+use burn::tensor::Tensor;
+use plimsoll_layers::{ConvNext, Lengths};
+use plimsoll_tape::Pass;
+
+/// Encoded texts `[texts, tokens, width]` with the number of valid tokens of each.
+pub(super) struct EncodedTokens {
+    pub(super) vectors: Tensor<3>,
+    pub(super) lengths: Lengths,
+}
+
+/// Applies `blocks` in order; the choice of `pass` says which of them are rematerialized.
+pub(super) fn stack(blocks: &[ConvNext], x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+    blocks.iter().enumerate().fold(x, |x, (index, block)| {
+        let own = pass.with("block").at(index);
+        match pass.choice().remat.covers(index) {
+            true => block.forward_rematerialized(x, lengths, &own),
+            false => block.forward(x, lengths, &own),
+        }
+    })
+}
