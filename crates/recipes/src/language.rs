@@ -209,6 +209,21 @@ pub struct LanguageSettings {
 }
 
 impl LanguageSettings {
+    /// Returns settings without models, hotwords and lexicon.
+    pub fn none() -> Self {
+        Self {
+            model: None,
+            weight: 0.0,
+            spelling: None,
+            spelling_weight: 0.0,
+            word_bonus: 0.0,
+            hotwords: Vec::new(),
+            hotword_weight: 0.0,
+            lexicon: None,
+            width: NonZeroUsize::MIN,
+        }
+    }
+
     /// Returns whether there are models, hotwords or a lexicon.
     pub fn has_words(&self) -> bool {
         self.model.is_some() || self.spelling.is_some() || !self.hotwords.is_empty() || self.lexicon.is_some()

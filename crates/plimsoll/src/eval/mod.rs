@@ -2,6 +2,7 @@
 
 mod comparison;
 mod details;
+mod judge;
 mod report;
 mod synthesis;
 mod table;
@@ -13,21 +14,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use burn::tensor::Device;
 use clap::Args;
 
 use plimsoll_audio::{AudioError, AudioSegment, read_audio_segment};
 use plimsoll_core::Skipped;
 use plimsoll_core::error_chain;
 use plimsoll_data::Utterance;
+use plimsoll_recipes::Failure;
 use plimsoll_recipes::families::family_of;
 use plimsoll_recipes::listener::{self, Listener};
 use plimsoll_recipes::reader;
-use plimsoll_recipes::reporter::{Level, Reporter};
-use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::ModelFolder;
 use plimsoll_speech::ModelKind;
-use plimsoll_speech::asr::{Transcriber, Transcription};
+use plimsoll_speech::asr::Transcription;
 use plimsoll_speech::tts::is_synthesizer;
 use plimsoll_speech::vocoder::VocoderMetadata;
 use plimsoll_speech::whisper::WhisperConfig;
@@ -59,7 +58,8 @@ pub(crate) struct EvalArgs {
     /// Expected task: asr, tts or vocoder; another one is an error. Default: the task of the run.
     #[arg(long, value_parser = ["asr", "tts", "vocoder"])]
     pub(crate) task: Option<String>,
-    /// Run or exported folder of a recognizer that transcribes the speech of a synthesizer, for its CER and WER.
+    /// Run or exported folder of a recognizer, or folder of a Whisper model of Hugging Face, that transcribes the speech of a
+    /// synthesizer or vocoder, for its CER and WER. Case and punctuation do not count.
     #[arg(long, value_name = "RUN", value_parser = run_folder())]
     pub(crate) judge: Option<PathBuf>,
     /// Run of a trained vocoder, or folder of an exported one, which makes the sound of a synthesizer.
@@ -186,13 +186,6 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
         print!("{}", details::summary(&report.errors()));
     }
     chosen.verdict(&report.skipped)
-}
-
-/// Loads the recognizer in `run` that judges synthesized speech. Prints a warning if its weights may not be the best.
-fn judge(run: &Path, device: &Device) -> Result<Transcriber, Failure> {
-    let judge = Transcriber::load(run, device).invalid()?;
-    judge.warnings().iter().for_each(|text| Terminal.line(Level::Warning, text));
-    Ok(judge)
 }
 
 /// Transcribes the utterances and counts their errors; the report lists unreadable utterances.

@@ -5,21 +5,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use plimsoll_audio::{LogMel, resample, wav_bytes};
+use plimsoll_audio::{LogMel, wav_bytes};
 use plimsoll_core::{Bytes, Frames, HostSample, OpenGate, Samples, Seconds, Skipped, counted, error_chain};
 use plimsoll_data::{Dataset, Utterance};
 use plimsoll_recipes::reader;
+use plimsoll_recipes::texts::check_phonemes;
 use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_speech::asr::{Search, Transcriber, Transcription};
+use plimsoll_speech::asr::Transcription;
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_speech::tts::{Ending, SpeechPipeline, SynthesisEvaluation, SynthesizedUtterance, evaluate_synthesis};
+use plimsoll_text::Phonemizer;
 use plimsoll_train::InferenceRunner;
 use serde_json::{Value, json};
 
 use super::EvalArgs;
+use super::judge::Judge;
 use super::report::{ScoredUtterance, worst};
 use super::utterances::Chosen;
-use super::{judge, prepare_folder, sound_file, table};
+use super::{prepare_folder, sound_file, table};
 use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::say::speech_pipeline;
@@ -64,7 +67,9 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         let message = format!("{} is a synthesizer: --compare applies to recognizers only", args.run.display());
         return Err(Failure::invalid(message, "leave out --compare"));
     }
-    let judge = args.judge.as_deref().map(|run| judge(run, &device)).transpose()?;
+    check_phonemes(pipeline.tokenizer())?;
+    let language = pipeline.tokenizer().phonemes().map(Phonemizer::voice);
+    let judge = args.judge.as_deref().map(|run| Judge::load(run, language, &device)).transpose()?;
     let chosen = Chosen::read(args, Some(pipeline.tokenizer()))?;
     let table = args.table_file()?;
     prepare_folder(args, chosen.utterances.iter().map(|utterance| utterance.id.as_str()))?;
@@ -92,7 +97,7 @@ fn dataset(utterances: Vec<Utterance>, pipeline: &SpeechPipeline) -> Dataset {
 fn synthesize(
     args: &EvalArgs,
     pipeline: &SpeechPipeline,
-    judge: Option<&Transcriber>,
+    judge: Option<&Judge>,
     chosen: &Chosen,
 ) -> Result<Report, Failure> {
     let dataset = dataset(chosen.utterances.clone(), pipeline);
@@ -157,7 +162,7 @@ impl Report {
         &mut self,
         args: &EvalArgs,
         pipeline: &SpeechPipeline,
-        judge: Option<&Transcriber>,
+        judge: Option<&Judge>,
         text: &str,
         spoken: &SynthesizedUtterance,
     ) -> Result<(), Failure> {
@@ -176,9 +181,8 @@ impl Report {
             file.write(wav_bytes(&samples, pipeline.sample_rate()))?;
         }
         if let Some(judge) = judge {
-            let hypothesis =
-                judge.transcribe(&resample(samples, pipeline.sample_rate(), judge.sample_rate()), &Search::Greedy);
-            self.scored.push(ScoredUtterance::new(Transcription { name, reference: text.into(), hypothesis }, length));
+            let transcription = judge.transcription(name, text, samples, pipeline.sample_rate());
+            self.scored.push(ScoredUtterance::new(transcription, length));
         }
         Ok(())
     }

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use plimsoll_audio::{AudioSegment, LogMel, Vocoder, read_audio_segment, resample, wav_bytes};
+use plimsoll_audio::{AudioSegment, LogMel, Vocoder, read_audio_segment, wav_bytes};
 use plimsoll_core::{Samples, Seconds, Skipped, counted, error_chain};
 use plimsoll_recipes::reader;
 use plimsoll_recipes::reporter::{Level, Reporter};
 use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_speech::asr::{Search, Transcriber, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_speech::vocoder::{NeuralVocoder, RefinedVocoder, log_mel_distance};
 use serde_json::{Value, json};
 
+use super::judge::Judge;
 use super::report::ScoredUtterance;
 use super::utterances::Chosen;
-use super::{EvalArgs, judge, prepare_folder, sound_file};
+use super::{EvalArgs, prepare_folder, sound_file};
 use crate::number::milliseconds;
 use crate::output::{ForceFlag, OutputFile};
 use crate::terminal::{Terminal, reading_bar};
@@ -61,8 +61,8 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let (vocoder, mut warnings) = NeuralVocoder::load(&args.run, &device).invalid()?;
     warnings.iter().for_each(|text| Terminal.line(Level::Warning, text));
     let vocoder = RefinedVocoder::new(vocoder).invalid()?;
-    let judge = args.judge.as_deref().map(|run| judge(run, &device)).transpose()?;
-    warnings.extend(judge.iter().flat_map(Transcriber::warnings).cloned());
+    let judge = args.judge.as_deref().map(|run| Judge::load(run, None, &device)).transpose()?;
+    warnings.extend(judge.iter().flat_map(Judge::warnings).cloned());
     let chosen = Chosen::read(args, None)?;
     let utterances = &chosen.utterances;
     prepare_folder(args, utterances.iter().map(|utterance| utterance.id.as_str()))?;
@@ -84,10 +84,9 @@ pub(super) fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         let mels = log_mel.extract(&recording);
         let errors = |sound: &[f32]| {
             let Some(judge) = &judge else { return ErrorCounts::default() };
-            let sound = resample(sound.to_vec(), features.sample_rate, judge.sample_rate());
-            let (name, reference) = (utterance.id.clone(), utterance.text.clone());
-            let hypothesis = judge.transcribe(&sound, &Search::Greedy);
-            ScoredUtterance::new(Transcription { name, reference, hypothesis }, utterance.duration).characters
+            let (name, rate) = (utterance.id.clone(), features.sample_rate);
+            let transcription = judge.transcription(name, &utterance.text, sound.to_vec(), rate);
+            ScoredUtterance::new(transcription, utterance.duration).characters
         };
         let sound = report.vocoder.add(|| vocoder.waveform(&mels, CHUNK), &recording, &log_mel, &errors);
         report.network.add(|| vocoder.network().waveform(&mels, CHUNK), &recording, &log_mel, &errors);

@@ -118,3 +118,13 @@ fn what_a_whisper_model_cannot_do_is_said() {
     refused(&train(&dir, "empty", &[]), "a model of the kind `wav2vec2`, which this version does not have");
     refused(&dir.run(&["align", &wav, "--run", &base, "--text-file", "c/manifest.jsonl"]), "a Whisper model");
 }
+
+#[test]
+fn a_whisper_model_judges_the_speech_of_a_synthesizer() {
+    let (dir, base) = made();
+    dir.run(&[&["train", "--steps", "1", "--name", "v"], crate::speaking::SMALL_VOICE].concat()).success();
+    let args = ["eval", "v", "--judge", &base, "--limit", "2", "--json"];
+    let report: serde_json::Value = serde_json::from_str(&dir.run(&args).success().stdout).unwrap();
+    assert_eq!(report["judge"].as_str(), Some(base.as_str()), "{report}");
+    assert!(report["cer"].is_number(), "{report}");
+}
