@@ -70,7 +70,8 @@ const VOICES: &[(Lang, &str)] = &[
 /// Finds the facts of a corpus and of this machine, as far as `loaded` leaves them to be found.
 pub(crate) fn voice_facts(utterances: &Utterances, loaded: &Loaded) -> VoiceFacts {
     let features = &loaded.config.features;
-    let sample_rate = match (loaded.is_set("features.preset"), features.sample_rate) {
+    let rate = features.sample_rate.filter(|_| loaded.is_set("features.sample_rate"));
+    let sample_rate = match (loaded.is_set("features.preset"), rate) {
         // Its own.
         (true, _) => None,
         (false, Some(rate)) => Some(rate),

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::program::{ProgramOutput, TestFolder};
+use crate::program::{ProgramOutput, TestFolder, silence};
 use crate::speaking::SMALL_VOICE;
 
 /// Writes a program `espeak-ng` into a folder, which reads lines and writes them with other letters. It has the voice `xx` alone.
@@ -68,4 +68,33 @@ fn phonemes_that_cannot_be_made_are_named_before_anything_is_done() {
         assert!(output.code == Some(2) && shown.contains(message), "{args:?}: {:?} {shown}", output.code);
     }
     assert!(!dir.path("said.wav").exists() && !dir.path("runs/tts-1").exists());
+}
+
+#[test]
+fn the_corpus_chooses_the_settings_of_a_voice_and_a_person_overrides_them() {
+    let dir = TestFolder::new();
+    let path = with_espeak(&dir);
+    let mut list = String::new();
+    for number in 0..30 {
+        dir.write(&format!("c/{number}.wav"), silence(8000, 16_000));
+        list +=
+            &format!("{{\"audio_filepath\": \"{number}.wav\", \"text\": \"One {number}\", \"language\": \"xx\"}}\n");
+    }
+    dir.write("c/manifest.jsonl", list);
+    let chosen = |more: &[&str]| {
+        let args = ["config", "print", "--task", "tts", "--data", "c", "--json"];
+        let output = run(&dir, &path, &[&args, more].concat()).success();
+        let config = serde_json::from_str::<Value>(&output.stdout).unwrap()["config"].clone();
+        let of = |key: &str| config.pointer(&format!("/{}", key.replace('.', "/"))).unwrap().clone();
+        ["features.sample_rate", "features.hop_length", "data.text", "data.language", "data.lowercase"].map(of)
+    };
+    let [rate, hop, text, language, lowercase] = chosen(&[]);
+    assert_eq!((rate, hop), (8000.into(), 100.into()));
+    assert_eq!((text, language, lowercase), ("phonemes".into(), "xx".into(), false.into()));
+    let [rate, hop, ..] = chosen(&["--set", "features.sample_rate=16000"]);
+    assert_eq!((rate, hop), (16_000.into(), 200.into()));
+    let [rate, hop, ..] = chosen(&["--set", "features.preset=xtts"]);
+    assert_eq!((rate, hop), (Value::Null, Value::Null));
+    let [.., text, _, lowercase] = chosen(&["--set", "data.text=characters"]);
+    assert_eq!((text, lowercase), ("characters".into(), true.into()));
 }
