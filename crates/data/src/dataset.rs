@@ -10,7 +10,7 @@ use crate::batching::SampleMeta;
 use crate::store::{Store, StoreCounts, StoreKey};
 use crate::utterances::{UtteranceRef, Utterances};
 use plimsoll_audio::{Audio, AudioError, AudioSegment, LogMel, buffers, read_heard_segment, resample};
-use plimsoll_text::Tokenizer;
+use plimsoll_text::{PhonemeError, TextError, Tokenizer};
 use rayon::prelude::*;
 
 mod cache;
@@ -30,6 +30,14 @@ pub enum LoadError {
         name: String,
         /// Error of reading the audio.
         source: AudioError,
+    },
+    /// The phonemes of the text of an utterance cannot be made.
+    #[error("cannot read the text of utterance `{name}`")]
+    Phonemes {
+        /// Id of the utterance.
+        name: String,
+        /// Error of making them.
+        source: PhonemeError,
     },
     /// The samples do not fit into one batch.
     #[error("cannot make a batch")]
@@ -272,15 +280,21 @@ impl Dataset {
     }
 
     /// Returns the tokens of sample `index`.
-    fn tokens(&self, index: usize) -> Vec<u32> {
+    fn tokens(&self, index: usize) -> Result<Vec<u32>, LoadError> {
         let utterance = self.utterances.get(index);
-        let tokens = self.tokenizer.encode_lossy(utterance.text).0;
+        let tokens = match self.tokenizer.encode(utterance.text) {
+            Ok(tokens) => tokens,
+            Err(TextError::Phonemes(source)) => {
+                return Err(LoadError::Phonemes { name: utterance.id.to_owned(), source });
+            }
+            Err(_) => self.tokenizer.encode_lossy(utterance.text).0,
+        };
         let frame = if self.is_framed { self.tokenizer.whisper_frame(utterance.language) } else { None };
-        match (frame, &self.voices) {
+        Ok(match (frame, &self.voices) {
             (Some(frame), _) => frame.begin.into_iter().chain(tokens).chain([frame.end]).collect(),
             (None, Some(_)) => self.tokenizer.with_language_and_end(tokens, utterance.language),
             (None, None) => tokens,
-        }
+        })
     }
 
     /// Returns the feature extractor that turns audio into log-mel features.
@@ -350,7 +364,7 @@ impl Dataset {
     /// off.
     ///
     /// # Errors
-    /// When the audio of the utterance cannot be read or is silent.
+    /// When the audio of the utterance cannot be read or is silent, or the phonemes of its text cannot be made.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
@@ -405,7 +419,7 @@ impl Dataset {
             }
             None => Vec::new(),
         };
-        Ok(HostSample { id, name, features, tokens: self.tokens(index), reference })
+        Ok(HostSample { id, name, features, tokens: self.tokens(index)?, reference })
     }
 
     /// Returns the features of a part of utterance `other`, which is random by `key`.

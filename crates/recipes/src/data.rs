@@ -287,7 +287,9 @@ fn unheard(texts: &HashMap<String, String>, tokenizer: &Tokenizer) -> String {
         .iter()
         .map(|(id, text)| {
             let unknown = tokenizer.unknown_characters(text);
-            (id.as_str(), text.chars().filter(|character| unknown.contains(character)).collect())
+            let read = tokenizer.phonemes().and_then(|phonemes| phonemes.apply(&tokenizer.normalized(text)).ok());
+            let read = read.as_deref().unwrap_or(text);
+            (id.as_str(), read.chars().filter(|character| unknown.contains(character)).collect())
         })
         .filter(|(_, characters): &(_, String)| !characters.is_empty())
         .collect();
@@ -298,9 +300,10 @@ fn unheard(texts: &HashMap<String, String>, tokenizer: &Tokenizer) -> String {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
+    let unit = if tokenizer.phonemes().is_some() { "phoneme" } else { "character" };
     let (count, are, them) = match found.len() {
-        1 => ("a character".to_string(), "is", "it"),
-        count => (counted(count, "character"), "are", "them"),
+        1 => (format!("a {unit}"), "is", "it"),
+        count => (counted(count, unit), "are", "them"),
     };
     format!(
         "{count} of the validation texts {are} in no training text, so no model can get {them} right: {}{more}",

@@ -203,11 +203,12 @@ fn phonemizer(data: &DataConfig, languages: &CorpusLanguages<'_>) -> Result<Opti
 /// # Errors
 /// If the program is missing, or lacks the voice.
 pub fn check_phonemes(tokenizer: &Tokenizer) -> Result<(), Failure> {
-    tokenizer.check_phonemes().map_err(|error| {
-        let help = "the model was trained on the phonemes of espeak-ng: install it, for example with `apt-get install espeak-ng`";
-        Failure::invalid(error_chain(&error), help)
-    })
+    tokenizer.check_phonemes().map_err(|error| Failure::invalid(error_chain(&error), PHONEMES_HELP))
 }
+
+/// What to do where the phonemes of a trained model cannot be made.
+pub const PHONEMES_HELP: &str =
+    "the model was trained on the phonemes of espeak-ng: install it, for example with `apt-get install espeak-ng`";
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use crate::choices::Task;
 /// What a recipe for a synthesizer needs to know of a corpus beside its size, and of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VoiceFacts {
-    /// Lowest sample rate of the recordings in Hz; `None` if it is not known.
+    /// Sample rate in Hz of the features: that of most recordings, or what a person sets; `None` for that of the preset.
     pub sample_rate: Option<u32>,
     /// Voice of `espeak-ng` that reads the texts, and where it follows from; `None` if the program is not there, or no voice is known.
     pub phonemes: Option<(String, String)>,
@@ -87,7 +87,7 @@ fn features(sample_rate: Option<u32>, choose: &mut impl FnMut(&'static str, &str
 /// Chooses the model.
 fn model(choose: &mut impl FnMut(&'static str, &str, String)) {
     choose("model.family", "\"parallel\"", "it learns from minutes of speech, and always ends".into());
-    choose("model.d_model", "160", "wider models learn fewer steps in the same time".into());
+    choose("model.d_model", "160", "wider models take fewer steps in the same time".into());
     choose("model.text_encoder_layers", "4", "as above".into());
     choose("model.decoder_layers", "6", "as above".into());
     let spoken = "found in the recordings, so that frames are no mean of all ways to speak a text";

@@ -27,6 +27,7 @@ use plimsoll_recipes::data::{CtcFrames, ctc_tokenizer, limits};
 use plimsoll_recipes::families::family;
 use plimsoll_recipes::features;
 use plimsoll_recipes::load;
+use plimsoll_recipes::texts::check_phonemes;
 use plimsoll_recipes::texts::{not_unpacked, text_normalizer, unpack_folder};
 use plimsoll_recipes::{Failure, FailureExt, load_rules};
 use plimsoll_text::Tokenizer;
@@ -225,6 +226,7 @@ fn folder_of(file: &Path) -> &Path {
 fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let config = load_rules(&args.config, environment())?.config;
     let tokenizer = args.vocabulary.as_ref().map(Tokenizer::from_file).transpose().invalid()?;
+    tokenizer.as_ref().map_or(Ok(()), check_phonemes)?;
     let page = page_file(args.page.as_deref(), args.overwrite)?;
     let corpus = check_corpus(&args.check.corpus, &config, args.check.depth(), tokenizer.as_ref(), true)?;
     // As `data import` writes a list by default.

@@ -18,7 +18,7 @@ use plimsoll_core::{Samples, read_text_file};
 use plimsoll_monitor::Picture;
 use plimsoll_recipes::reader;
 use plimsoll_recipes::reporter::{Level, Reporter};
-use plimsoll_recipes::texts::normalizer_of;
+use plimsoll_recipes::texts::{PHONEMES_HELP, normalizer_of};
 use plimsoll_recipes::training::pictures;
 use plimsoll_recipes::{Failure, FailureExt};
 use plimsoll_speech::ModelFolder;
@@ -298,9 +298,7 @@ fn synthesis_failure(error: &SynthesisError) -> Failure {
         SynthesisError::EmptyText => "give a text, or `-` to read it from standard input",
         SynthesisError::UnknownCharacters { .. } => "use letters of the script that the model was trained on",
         SynthesisError::UnknownLanguage { .. } => "leave out --language if the model knows only one",
-        SynthesisError::Phonemes(_) => {
-            "the model was trained on the phonemes of espeak-ng: install it, for example with `apt-get install espeak-ng`"
-        }
+        SynthesisError::Phonemes(_) => PHONEMES_HELP,
         SynthesisError::Rate { .. } => "`--rate 1.5` speaks faster, `--rate 0.8` slower",
         SynthesisError::FixedRate => "leave out --rate, or train a model with `model.family` = \"parallel\"",
         SynthesisError::ShortReference { .. } | SynthesisError::SilentReference => {
