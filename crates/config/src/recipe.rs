@@ -66,18 +66,56 @@ const MANY_HOURS: f64 = 20.0;
 /// Hours of speech from which a twentieth is enough for validation.
 const ENOUGH_TO_JUDGE: f64 = 1.0;
 
+impl CorpusSize {
+    /// Returns the hours of speech, more than none.
+    fn hours(&self) -> f64 {
+        (self.seconds.0 / 3600.0).max(1e-3)
+    }
+
+    /// Returns the number of utterances of mean length in so many `seconds` of speech, within `range`.
+    fn batch(&self, seconds: f64, range: (f64, f64)) -> f64 {
+        let mean = self.seconds.0 / self.utterances.max(1) as f64;
+        (seconds / mean.max(0.1)).round().clamp(range.0, range.1)
+    }
+
+    /// Returns the number of steps of `batch` utterances: what a person asks for, or else what the recipe wants.
+    fn steps(&self, batch: f64, wanted: impl Fn() -> f64) -> f64 {
+        let steps = match self.asked {
+            Some(RunLength::Steps(steps)) => return steps as f64,
+            Some(RunLength::Passes(passes)) => self.utterances as f64 * f64::from(passes) / batch,
+            None => wanted(),
+        };
+        steps.max(1.0)
+    }
+}
+
+/// The values that a recipe has chosen so far.
+#[derive(Default)]
+struct Choices(Vec<ChosenValue>);
+
+impl Choices {
+    fn choose(&mut self, key: &'static str, value: &str, reason: String) {
+        self.0.push(ChosenValue { key, value: value.into(), reason, is_of_model: false });
+    }
+
+    /// Chooses how often a run of so many `steps` is looked at: so many `times`, which `often` says in words, but after at most `most` steps.
+    fn watch(&mut self, steps: f64, times: f64, most: f64, often: &str) {
+        let interval = (steps / times).clamp(20.0, most).round();
+        let often = if interval < steps { often } else { "the run ends before, with a validation" };
+        self.choose("training.validation_interval", &interval.to_string(), often.into());
+        self.choose("training.checkpoint_interval", &interval.to_string(), "with each validation".into());
+        self.choose("training.log_interval", "50", "a line now and then".into());
+    }
+}
+
 impl Recipe {
     /// Chooses the values of a recognizer for a corpus of this `size`.
     pub fn for_recognizer(size: &CorpusSize) -> Self {
-        let hours = (size.seconds.0 / 3600.0).max(1e-3);
-        let mean = size.seconds.0 / size.utterances.max(1) as f64;
-        let batch = (STEP_SECONDS / mean.max(0.1)).round().clamp(BATCH.0, BATCH.1);
+        let (hours, batch) = (size.hours(), size.batch(STEP_SECONDS, BATCH));
         let passes = (HOURS_READ / hours.sqrt()).round().clamp(PASSES.0, PASSES.1);
         let spoken = Seconds(size.seconds.0);
-        let mut chosen = Vec::new();
-        let mut choose = |key, value: &str, reason: String| {
-            chosen.push(ChosenValue { key, value: value.into(), reason, is_of_model: false });
-        };
+        let mut chosen = Choices::default();
+        let mut choose = |key, value: &str, reason| chosen.choose(key, value, reason);
         let text = "capitals and punctuation cannot be heard; data.punctuation and data.lowercase change it";
         choose("data.lowercase", "true", text.into());
         choose("data.punctuation", "false", "as above".into());
@@ -112,19 +150,9 @@ impl Recipe {
         choose("training.learning_rate", "3e-3", "a small model bears it".into());
         choose("training.warmup_steps", "300", "the rate rises in the first steps".into());
         choose("training.warmup_share", "0.1", "but not for longer than a tenth of the run".into());
-        let of_passes = |passes: f64| (size.utterances as f64 * passes / batch).max(1.0);
-        let steps = match size.asked {
-            Some(RunLength::Steps(steps)) => steps as f64,
-            Some(RunLength::Passes(asked)) => of_passes(asked.into()),
-            None => of_passes(passes),
-        };
-        let interval = (steps / 10.0).clamp(20.0, 2000.0).round();
-        let often =
-            if interval < steps { "about ten times in the run" } else { "the run ends before, with a validation" };
-        choose("training.validation_interval", &interval.to_string(), often.into());
-        choose("training.checkpoint_interval", &interval.to_string(), "with each validation".into());
-        choose("training.log_interval", "50", "a line now and then".into());
-        Self { task: Task::Asr, values: chosen, is_whole: true }
+        let steps = size.steps(batch, || size.utterances as f64 * passes / batch);
+        chosen.watch(steps, 10.0, 2000.0, "about ten times in the run");
+        Self { task: Task::Asr, values: chosen.0, is_whole: true }
     }
 
     /// Makes the recipe of a run that goes on with a trained model of `task`: the values `of_model` that describe the model, and

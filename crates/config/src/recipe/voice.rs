@@ -2,7 +2,7 @@
 
 use plimsoll_core::{Seconds, counted};
 
-use super::{ChosenValue, CorpusSize, Recipe, RunLength};
+use super::{Choices, CorpusSize, Recipe};
 use crate::choices::Task;
 
 /// What a recipe for a synthesizer needs to know of a corpus beside its size, and of this machine.
@@ -31,14 +31,10 @@ impl Recipe {
     /// Chooses the values of a synthesizer for a corpus of this `size` and these `facts`.
     pub fn for_synthesizer(size: &CorpusSize, facts: &VoiceFacts) -> Self {
         let spoken = Seconds(size.seconds.0);
-        let hours = (size.seconds.0 / 3600.0).max(1e-3);
-        let mean = size.seconds.0 / size.utterances.max(1) as f64;
-        let batch = (STEP_SECONDS / mean.max(0.1)).round().clamp(BATCH.0, BATCH.1);
-        let steps = (STEPS * (hours / 0.5).sqrt()).round().clamp(STEPS_RANGE.0, STEPS_RANGE.1);
-        let mut chosen = Vec::new();
-        let mut choose = |key, value: &str, reason: String| {
-            chosen.push(ChosenValue { key, value: value.into(), reason, is_of_model: false });
-        };
+        let batch = size.batch(STEP_SECONDS, BATCH);
+        let wanted = (STEPS * (size.hours() / 0.5).sqrt()).round().clamp(STEPS_RANGE.0, STEPS_RANGE.1);
+        let mut chosen = Choices::default();
+        let mut choose = |key, value: &str, reason| chosen.choose(key, value, reason);
         match &facts.phonemes {
             Some((voice, reason)) => {
                 let sounds = "espeak-ng is here: the model need not learn how the language is spelled".into();
@@ -50,26 +46,18 @@ impl Recipe {
         choose("data.batch_size", &batch.to_string(), format!("about {STEP_SECONDS} s of speech a step"));
         features(facts.sample_rate, &mut choose);
         model(&mut choose);
-        let steps = match size.asked {
-            Some(RunLength::Steps(steps)) => steps as f64,
-            Some(RunLength::Passes(passes)) => (size.utterances as f64 * f64::from(passes) / batch).max(1.0),
-            None => {
-                let passes = steps * batch / size.utterances.max(1) as f64;
-                let read = format!("{} over {spoken} of speech", counted(passes.ceil() as u64, "pass"));
-                choose("training.steps", &steps.to_string(), read);
-                steps
-            }
-        };
+        if size.asked.is_none() {
+            let passes = wanted * batch / size.utterances.max(1) as f64;
+            let read = format!("{} over {spoken} of speech", counted(passes.ceil() as u64, "pass"));
+            choose("training.steps", &wanted.to_string(), read);
+        }
         choose("training.learning_rate", "3e-3", "a small model bears it".into());
         choose("training.warmup_steps", "200", "the rate rises in the first steps".into());
         choose("training.warmup_share", "0.1", "but not for longer than a tenth of the run".into());
         choose("training.weight_decay", "1e-6", "as in the runs that these values come from".into());
         choose("training.ema_decay", "0.998", "the mean of the last weights speaks more clearly than the last".into());
-        let interval = (steps / 8.0).clamp(20.0, 5000.0).round();
-        choose("training.validation_interval", &interval.to_string(), "about eight times in the run".into());
-        choose("training.checkpoint_interval", &interval.to_string(), "with each validation".into());
-        choose("training.log_interval", "50", "a line now and then".into());
-        Self { task: Task::Tts, values: chosen, is_whole: true }
+        chosen.watch(size.steps(batch, || wanted), 8.0, 5000.0, "about eight times in the run");
+        Self { task: Task::Tts, values: chosen.0, is_whole: true }
     }
 }
 
@@ -104,7 +92,7 @@ mod tests {
     use plimsoll_core::Bytes;
 
     use super::*;
-    use crate::{ConfigArgs, ConfigError, Loaded, load_with_recipe};
+    use crate::{ConfigArgs, ConfigError, Loaded, RunLength, load_with_recipe};
 
     fn loaded(utterances: usize, seconds: f64, asked: Option<RunLength>, facts: &VoiceFacts) -> Loaded {
         let size = CorpusSize { utterances, seconds: Seconds(seconds), asked };
