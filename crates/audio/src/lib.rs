@@ -13,7 +13,10 @@ pub mod buffers;
 #[cfg(test)]
 mod testing;
 
-pub use features::{FeatureError, Floor, Log, LogMel, LogMelConfig, MelScale, Normalize, Padding, Spectrum, Window};
+pub use features::{
+    FeatureError, Floor, Log, LogMel, LogMelConfig, MelAxis, MelScale, Normalize, Padding, PitchTables, Spectrum,
+    Window,
+};
 pub use file::{
     Audio, AudioError, AudioInfo, AudioKind, AudioPart, AudioReader, AudioSegment, AudioSource, AudioStream,
     DURATION_TOLERANCE, EXTENSIONS, PackedPage, PageCompression, RawAudio, RawEncoding, WavStream, audio_info,

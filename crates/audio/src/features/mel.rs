@@ -89,7 +89,7 @@ fn slaney_step() -> f64 {
 }
 
 impl MelScale {
-    fn mels(self, hertz: f64) -> f64 {
+    pub(super) fn mels(self, hertz: f64) -> f64 {
         match self {
             Self::Htk => 2_595.0 * (1.0 + hertz / 700.0).log10(),
             Self::Slaney if hertz < SLANEY_CORNER => hertz / SLANEY_LINEAR,
@@ -97,7 +97,7 @@ impl MelScale {
         }
     }
 
-    fn hertz(self, mels: f64) -> f64 {
+    pub(super) fn hertz(self, mels: f64) -> f64 {
         let corner = SLANEY_CORNER / SLANEY_LINEAR;
         match self {
             Self::Htk => 700.0 * (10f64.powf(mels / 2_595.0) - 1.0),

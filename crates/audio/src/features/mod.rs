@@ -7,6 +7,7 @@
 
 mod config;
 mod mel;
+mod pitch;
 
 use std::f64::consts::TAU;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::buffers;
 pub use config::{Floor, Log, LogMelConfig, MelScale, Normalize, Padding, Spectrum, Window};
 use mel::LANES;
 pub(crate) use mel::MelFilters;
+pub use pitch::{MelAxis, PitchTables};
 
 /// Reason why a configuration does not describe valid features.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
