@@ -192,6 +192,13 @@ impl ModelFolder<'_> {
         self.0.join("model.safetensors")
     }
 
+    /// Returns whether there are weights: a checkpoint of a run, or those of an exported model. They may be damaged.
+    pub fn has_weights(self) -> bool {
+        let mut checkpoints = std::fs::read_dir(self.checkpoints()).into_iter().flatten().flatten();
+        self.exported_weights().is_file()
+            || checkpoints.any(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
+    }
+
     /// Returns the path of the recording whose voice a synthesizer uses when the caller names no other recording.
     pub fn default_voice(self) -> PathBuf {
         self.0.join("voice.wav")

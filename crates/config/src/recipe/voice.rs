@@ -75,11 +75,12 @@ fn features(sample_rate: Option<u32>, choose: &mut impl FnMut(&'static str, &str
 /// Chooses the model.
 fn model(choose: &mut impl FnMut(&'static str, &str, String)) {
     choose("model.family", "\"parallel\"", "it learns from minutes of speech, and always ends".into());
-    choose("model.d_model", "160", "wider models take fewer steps in the same time".into());
+    choose("model.d_model", "208", "narrower models speak less clearly, wider ones take more time".into());
     choose("model.text_encoder_layers", "4", "as above".into());
     choose("model.decoder_layers", "6", "as above".into());
     let spoken = "found in the recordings, so that frames are no mean of all ways to speak a text";
-    choose("model.prosody_dim", "4", spoken.into());
+    choose("model.prosody_dim", "6", spoken.into());
+    choose("model.pitch", "true", "`say --pitch` and `--energy` can change how it speaks".into());
     choose("model.dropout", "0.1", "the corpus is read many times".into());
     choose("model.audio_encoder_dim", "64", "of the encoder of the voice".into());
     choose("model.audio_encoder_layers", "2", "as above".into());

@@ -113,10 +113,16 @@ section! {
         prior_loss_weight: f64 = 0.5, Kind::Number(Interval::POSITIVE);
         /// Parallel TTS: weight of the error of predicted durations.
         duration_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
-        /// Parallel TTS: number of values that say how each token is spoken, such as how loud and how high. They are found in the recordings, and
+        /// Parallel TTS: number of learned values that say how each token is spoken. They are found in the recordings, and
         /// predicted from the text in generation; without them the frames of a token are a mean of all ways to speak it. 0 turns them off.
         prosody_dim: u32 = 0, Kind::Integer(0, 64);
-        /// Parallel TTS: weight of the error of the predicted values of `model.prosody_dim`.
+        /// Parallel TTS: whether each token has a pitch and an energy of its own, beside the values of `model.prosody_dim`. They are measured in
+        /// the recordings and predicted from the text, and `say --pitch` and `--energy` change them.
+        pitch: bool = false, Kind::Bool;
+        /// Parallel TTS: noise on the values of `model.prosody_dim` in training, as a standard deviation, and a part of it on pitch and energy. So
+        /// the decoder trusts those of the recordings no more than predicted ones, which are less exact.
+        prosody_noise: f64 = 0.6, Kind::Number(Interval::NOT_NEGATIVE);
+        /// Parallel TTS: weight of the error of the predicted values of `model.prosody_dim` and `model.pitch`.
         prosody_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);
         /// Autoregressive TTS: weight of the stop loss, which trains when to stop; the frame loss has weight 1.
         stop_loss_weight: f64 = 1.0, Kind::Number(Interval::NOT_NEGATIVE);

@@ -91,6 +91,13 @@ pub(crate) struct SayArgs {
     /// Speed of speech, from 0.25 to 4: at 2 the text lasts half as long. Needs a model of the parallel family.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub(crate) rate: f64,
+    /// Change of pitch in semitones, from -12 to 12. Needs a model that was trained with `model.pitch`.
+    #[arg(long, value_name = "SEMITONES", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) pitch: f64,
+    /// Change of energy in decibels, from -12 to 12: the voice speaks up, or softly. Needs a model that was trained with
+    /// `model.pitch`.
+    #[arg(long, value_name = "DECIBELS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) energy: f64,
     /// Draw the attention over the text and the log-mels into this SVG file; of a long text, its first part.
     #[arg(long, value_name = "FILE.svg", conflicts_with = "file")]
     pub(crate) picture: Option<PathBuf>,
@@ -289,7 +296,13 @@ fn synthesize(
 }
 
 fn options(args: &SayArgs) -> SpeechOptions<'_> {
-    SpeechOptions { language: args.language.as_deref(), seed: args.seed, rate: args.rate }
+    SpeechOptions {
+        language: args.language.as_deref(),
+        seed: args.seed,
+        rate: args.rate,
+        pitch: args.pitch,
+        energy: args.energy,
+    }
 }
 
 /// Makes the failure for `error`, with a hint how to correct the mistake.
@@ -300,6 +313,8 @@ fn synthesis_failure(error: &SynthesisError) -> Failure {
         SynthesisError::UnknownLanguage { .. } => "leave out --language if the model knows only one",
         SynthesisError::Phonemes(_) => PHONEMES_HELP,
         SynthesisError::Rate { .. } => "`--rate 1.5` speaks faster, `--rate 0.8` slower",
+        SynthesisError::Steering { .. } => "`--pitch 2` speaks two semitones higher, `--energy -6` softer",
+        SynthesisError::FixedPitch => "leave it out, or train a model with `--set model.pitch=true`",
         SynthesisError::FixedRate => "leave out --rate, or train a model with `model.family` = \"parallel\"",
         SynthesisError::ShortReference { .. } | SynthesisError::SilentReference => {
             "use a recording of one speaker, a few seconds long"

@@ -1,6 +1,6 @@
 //! The family of parallel synthesizers: text becomes log-mels, all frames at once.
 
-use plimsoll_audio::LogMelConfig;
+use plimsoll_audio::{LogMelConfig, MelAxis};
 use plimsoll_config::RunConfig;
 use plimsoll_config::choices::FamilyChoice;
 use plimsoll_core::counted;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::ModelPlan;
 use super::family::{FamilyModel, FrameCount, quoted};
 use super::voice::{TOKEN_TABLE, VoiceModel, distance, distance_word, voice, voice_keys};
+use crate::features::features as features_of;
 
 /// Tokens that a synthesizer adds to a text: its language and its end.
 const ADDED_TOKENS: u32 = 2;
@@ -75,6 +76,8 @@ impl FamilyModel for ParallelConfig {
             ("model.prior_loss_weight", prior_weight.to_string()),
             ("model.duration_loss_weight", duration_weight.to_string()),
             ("model.prosody_dim", number(self.prosody_dim)),
+            ("model.prosody_noise", self.prosody_noise.to_string()),
+            ("model.pitch", self.pitch.is_some().to_string()),
             ("model.prosody_loss_weight", prosody_weight.to_string()),
         ];
         keys.extend(voice_keys(&self.voice, features));
@@ -131,6 +134,8 @@ fn parallel(config: &RunConfig, features: usize, vocabulary: usize) -> ParallelC
         decoder_kernel: model.decoder_kernel as usize,
         feed_forward_multiplier: model.feed_forward_multiplier as usize,
         prosody_dim: model.prosody_dim as usize,
+        pitch: model.pitch.then(|| MelAxis::of(&features_of(&config.features))),
+        prosody_noise: model.prosody_noise,
         dropout: model.dropout,
         loss: ParallelLossConfig {
             distance: distance(model.mel_loss),

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::path::Path;
 
-use plimsoll_audio::{LogMelConfig, Vocoder};
+use plimsoll_audio::{LogMelConfig, MelAxis, Vocoder};
 use plimsoll_config::RunConfig;
 use plimsoll_config::choices::{FamilyChoice, MelLossChoice, Task};
 use plimsoll_data::Dataset;
@@ -65,7 +65,17 @@ impl<C: VoiceModel> Family for VoiceFamily<C> {
     }
 
     fn check(&self, config: &RunConfig) -> Result<(), Failure> {
-        check_features(config)
+        check_features(config)?;
+        match C::FAMILY == FamilyChoice::Parallel
+            && config.model.pitch
+            && !MelAxis::of(&features(&config.features)).has_pitch()
+        {
+            true => Err(Failure::invalid(
+                "`model.pitch` needs at least four mel bands below 1 kHz, and these features have fewer",
+                "raise features.n_mels, or leave model.pitch out",
+            )),
+            false => Ok(()),
+        }
     }
 
     fn names_language(&self) -> bool {

@@ -9,6 +9,26 @@ use super::Synthesizer;
 
 // Shapes: b texts, r frames of a step, t frames, f features, v width of a voice.
 
+/// How a model generates speech.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GenerationOptions {
+    /// Key of the random numbers of a model that has any.
+    pub key: Key,
+    /// Speed of speech: at 2 a text lasts half as long. Only models for which [`SpeechModel::has_rate`](super::SpeechModel::has_rate) holds follow it.
+    pub rate: f64,
+    /// Change of pitch in semitones. Only models for which [`SpeechModel::has_pitch`](super::SpeechModel::has_pitch) holds follow it.
+    pub pitch: f64,
+    /// Change of energy in decibels: how loud the voice speaks. Only models for which [`SpeechModel::has_pitch`](super::SpeechModel::has_pitch) holds follow it.
+    pub energy: f64,
+}
+
+impl GenerationOptions {
+    /// Makes options with the random numbers of `key`, and speech as in the training data.
+    pub fn new(key: Key) -> Self {
+        Self { key, rate: 1.0, pitch: 0.0, energy: 0.0 }
+    }
+}
+
 /// The log-mels generated for one text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeneratedMels {

@@ -27,10 +27,10 @@ pub use config::{LengthBounds, LossConfig, MelNormalization, SynthesizerConfig, 
 pub use decoder::{Conditioning, MelDecoder, MelDecoderOutput};
 pub use dtw::dtw_distance;
 pub use evaluate::{SynthesisEvaluation, SynthesizedUtterance, evaluate_synthesis, teacher_forced_losses};
-pub use generate::{Ending, GeneratedMels, GenerationDetail};
+pub use generate::{Ending, GeneratedMels, GenerationDetail, GenerationOptions};
 pub use parallel::{AlignedOutput, Durations, ParallelConfig, ParallelLossConfig, ParallelSynthesizer};
 pub use pipeline::{SpeechOptions, SpeechPipeline, SpeechSegment, SynthesisError, SynthesizedSpeech, Voice};
-pub use speech_model::{GenerationOptions, SpeechConfig, SpeechModel, SpeechTask, SpeechText};
+pub use speech_model::{SpeechConfig, SpeechModel, SpeechTask, SpeechText};
 pub use split::split_text;
 pub use synthesizer::{Synthesizer, TeacherForcedOutput};
 pub use text_encoder::{EncodedText, TextEncoder};

@@ -10,7 +10,7 @@ use plimsoll_audio::LogMel;
 use plimsoll_core::{Key, SampleId, Seconds};
 use plimsoll_text::{Case, Tokenizer, normalize};
 
-use super::sound::Sound;
+use super::sound::{Sound, fade_ends};
 use super::{
     Alignment, Ending, GeneratedMels, GenerationOptions, ParallelConfig, SpeechConfig, SpeechModel, SpeechText,
     SynthesizerConfig, split_text,
@@ -31,6 +31,10 @@ const BATCH_SIZE: usize = 16;
 const SHOWN_CHARACTERS: usize = 60;
 /// Speeds of speech that can be asked for.
 pub(super) const RATES: RangeInclusive<f64> = 0.25..=4.0;
+/// Changes of pitch that can be asked for, in semitones. A voice sounds like itself in the middle half.
+pub(super) const PITCHES: RangeInclusive<f64> = -12.0..=12.0;
+/// Changes of energy that can be asked for, in decibels.
+const ENERGIES: RangeInclusive<f64> = -12.0..=12.0;
 
 /// A trained synthesizer with its features, its tokenizer and its vocoder: a trained one if the folder of the model has one,
 /// otherwise Griffin-Lim.
@@ -71,11 +75,16 @@ pub struct SpeechOptions<'a> {
     /// Speed of speech, from 0.25 to 4: at 2 the text lasts half as long. Only the parallel family can change it. Default
     /// 1.
     pub rate: f64,
+    /// Change of pitch in semitones, from -12 to 12. Only models that were trained with `pitch` can change it. Default 0.
+    pub pitch: f64,
+    /// Change of energy in decibels, from -12 to 12: the voice speaks up, or softly. Only models that were trained with `pitch` can change
+    /// it. Default 0.
+    pub energy: f64,
 }
 
 impl Default for SpeechOptions<'_> {
     fn default() -> Self {
-        Self { language: None, seed: 0, rate: 1.0 }
+        Self { language: None, seed: 0, rate: 1.0, pitch: 0.0, energy: 0.0 }
     }
 }
 
@@ -134,6 +143,19 @@ pub enum SynthesisError {
         /// Rate that was asked for.
         rate: f64,
     },
+    /// The change of pitch or energy is impossible.
+    #[error("the {name} is {value}, not from {} to {}", range.start(), range.end())]
+    Steering {
+        /// What was to be changed.
+        name: &'static str,
+        /// Change that was asked for.
+        value: f64,
+        /// Possible changes.
+        range: RangeInclusive<f64>,
+    },
+    /// The model cannot change its pitch and energy.
+    #[error("this model cannot change its pitch and energy: it was not trained with `model.pitch`")]
+    FixedPitch,
     /// The model cannot change the speed of speech.
     #[error("this model speaks at one rate: it is autoregressive")]
     FixedRate,
@@ -297,9 +319,9 @@ impl SpeechPipeline {
         options: &SpeechOptions<'_>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<SynthesizedSpeech, SynthesisError> {
-        let &SpeechOptions { language, seed, rate } = options;
+        let language = options.language;
         self.check_language(language)?;
-        self.check_rate(rate)?;
+        self.check_steering(options)?;
         let whole = normalize(text, Case::Keep);
         if whole.is_empty() {
             return Err(SynthesisError::EmptyText);
@@ -333,7 +355,7 @@ impl SpeechPipeline {
             let batch: Vec<SpeechText> = batch.iter().enumerate().map(text).collect();
             let [_, _, v] = voice.0.dims();
             let voices = voice.0.clone().expand([batch.len(), 1, v]);
-            generated.extend(self.model.generate(&batch, voices, generation_options(seed, rate)));
+            generated.extend(self.model.generate(&batch, voices, generation_options(options)));
         }
         let results = texts.into_iter().zip(tokens).zip(generated);
         let segments: Vec<SpeechSegment> =
@@ -343,10 +365,15 @@ impl SpeechPipeline {
         Ok(SynthesizedSpeech { samples, segments, unknown_characters, warnings: Vec::new() })
     }
 
-    /// Computes the samples of log-mels, one sequence after the other, with a pause of 0.25 s in between.
+    /// Computes the samples of log-mels, one sequence after the other, with a pause of 0.25 s in between. The ends of several
+    /// sequences rise and fall within 5 ms, so that they do not click.
     pub fn vocode<'a>(&self, mels: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
         let pause = vec![0.0; (Self::PAUSE.0 * f64::from(self.sample_rate())) as usize];
-        self.sound.waveforms(&mels.collect::<Vec<_>>()).join(pause.as_slice())
+        let mut sounds = self.sound.waveforms(&mels.collect::<Vec<_>>());
+        if sounds.len() > 1 {
+            sounds.iter_mut().for_each(|sound| fade_ends(sound, self.sample_rate()));
+        }
+        sounds.join(pause.as_slice())
     }
 
     /// Computes which token each frame of `segment` came from. `index` is the position of the segment in
@@ -359,7 +386,7 @@ impl SpeechPipeline {
         options: &SpeechOptions<'_>,
     ) -> Alignment {
         let text = segment_text(index, &segment.tokens);
-        let options = generation_options(options.seed, options.rate);
+        let options = generation_options(options);
         self.model.alignment(&text, &segment.generated, voice.0.clone(), options)
     }
 
@@ -402,12 +429,24 @@ impl SpeechPipeline {
         }
     }
 
-    fn check_rate(&self, rate: f64) -> Result<(), SynthesisError> {
-        match RATES.contains(&rate) {
-            false => Err(SynthesisError::Rate { rate }),
-            true if rate != 1.0 && !self.model.has_rate() => Err(SynthesisError::FixedRate),
-            true => Ok(()),
+    /// Checks that the model can speak as `options` say.
+    fn check_steering(&self, options: &SpeechOptions<'_>) -> Result<(), SynthesisError> {
+        let &SpeechOptions { rate, pitch, energy, .. } = options;
+        if !RATES.contains(&rate) {
+            return Err(SynthesisError::Rate { rate });
         }
+        if rate != 1.0 && !self.model.has_rate() {
+            return Err(SynthesisError::FixedRate);
+        }
+        for (name, value, range) in [("pitch", pitch, PITCHES), ("energy", energy, ENERGIES)] {
+            if !range.contains(&value) {
+                return Err(SynthesisError::Steering { name, value, range });
+            }
+            if value != 0.0 && !self.model.has_pitch() {
+                return Err(SynthesisError::FixedPitch);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the characters that the model knows, in one line.
@@ -425,6 +464,7 @@ fn segment_text(index: usize, tokens: &[u32]) -> SpeechText {
     SpeechText { tokens: tokens.to_vec(), id: SampleId(index as u64) }
 }
 
-fn generation_options(seed: u64, rate: f64) -> GenerationOptions {
-    GenerationOptions { key: Key::new(seed).with("say"), rate }
+fn generation_options(options: &SpeechOptions<'_>) -> GenerationOptions {
+    let &SpeechOptions { language: _, seed, rate, pitch, energy } = options;
+    GenerationOptions { key: Key::new(seed).with("say"), rate, pitch, energy }
 }

@@ -4,12 +4,16 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use plimsoll_audio::{LogMelConfig, Vocoder};
+use plimsoll_core::Seconds;
 
 use crate::vocoder::{NeuralVocoder, RefinedVocoder};
 use crate::{ModelError, ModelFolder};
 
 /// Number of frames that a trained vocoder computes at once, which bounds its memory.
 const CHUNK: usize = 512;
+
+/// Time in which a sound rises at its beginning and falls at its end.
+const FADE: Seconds = Seconds(0.005);
 
 /// Turns log-mels into sound.
 pub(super) enum Sound {
@@ -29,6 +33,11 @@ impl Sound {
         let own = ModelFolder(folder).vocoder();
         if !ModelFolder(&own).metadata_file().exists() {
             return Ok((Self::griffin_lim(features)?, Vec::new()));
+        }
+        if !ModelFolder(&own).has_weights() {
+            let warning =
+                format!("the vocoder in {} has no weights yet, so Griffin-Lim makes the sound", own.display());
+            return Ok((Self::griffin_lim(features)?, vec![warning]));
         }
         let (vocoder, warnings) = NeuralVocoder::load(&own, device)?;
         Ok((Self::neural(vocoder, features)?, warnings))
@@ -63,4 +72,31 @@ impl Sound {
 fn describe(features: &LogMelConfig) -> String {
     let LogMelConfig { sample_rate, n_mels, hop_length, win_length, n_fft, .. } = *features;
     format!("{n_mels} bands, {sample_rate} Hz, hop {hop_length}, window {win_length} of {n_fft}")
+}
+
+/// Lets a sound rise at its beginning and fall at its end, so that a joint does not click.
+pub(super) fn fade_ends(samples: &mut [f32], sample_rate: u32) {
+    let length = samples.len();
+    let fade = ((FADE.0 * f64::from(sample_rate)) as usize).min(length / 2);
+    for at in 0..fade {
+        let share = at as f32 / fade as f32;
+        samples[at] *= share;
+        samples[length - 1 - at] *= share;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_begin_and_end_at_nothing_and_the_middle_stays() {
+        for length in [0, 1, 2, 9, 400] {
+            let mut samples = vec![1.0; length];
+            fade_ends(&mut samples, 16_000);
+            assert!(samples.iter().all(|sample| (0.0..=1.0).contains(sample)));
+            assert!(length < 2 || (samples[0], samples[length - 1]) == (0.0, 0.0), "{length}");
+            assert!(length < 400 || samples[80..320].iter().all(|&sample| sample == 1.0));
+        }
+    }
 }

@@ -6,19 +6,17 @@ use plimsoll_core::Seconds;
 use plimsoll_text::ssml::{Part, Span, Speech};
 use plimsoll_text::{Case, normalize};
 
-use super::pipeline::{RATES, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
+use super::pipeline::{PITCHES, RATES, SpeechOptions, SpeechPipeline, SynthesisError, SynthesizedSpeech, Voice};
+use super::sound::fade_ends;
 use super::split_text;
-
-/// Time in which the sound of a span rises at its beginning and falls at its end.
-const FADE: Seconds = Seconds(0.005);
 
 impl SpeechPipeline {
     /// Synthesizes the spans and pauses of `speech`, such as [`parse`](plimsoll_text::ssml::parse) returns, one after the other in one `voice`.
-    /// The rate of a span multiplies that of `options`. The volume of a span changes its samples. `progress` is called
-    /// with the number of finished spans and the number of all spans.
+    /// The rate of a span multiplies that of `options`, and its pitch is added to theirs. The volume of a span changes its samples.
+    /// `progress` is called with the number of finished spans and the number of all spans.
     ///
-    /// A model that has one rate speaks all spans with it, and no model changes its pitch; the result has a warning then. A
-    /// span without a known character is left out if another one has some.
+    /// A model that has one rate or one pitch speaks all spans with it; the result has a warning then. A span without a known character
+    /// is left out if another one has some.
     ///
     /// # Errors
     /// As for [`synthesize`](Self::synthesize).
@@ -42,13 +40,14 @@ impl SpeechPipeline {
                 _ => continue,
             };
             let rate = self.rate_of(span, options.rate, &mut all.warnings);
+            let pitch = self.pitch_of(span, options.pitch, &mut all.warnings);
             // The only span of a text shows its own parts.
             let mut parts = |done: usize, all: usize| {
                 if spans == 1 {
                     progress(done, all);
                 }
             };
-            match self.synthesize(&span.text, voice, &SpeechOptions { rate, ..*options }, &mut parts) {
+            match self.synthesize(&span.text, voice, &SpeechOptions { rate, pitch, ..*options }, &mut parts) {
                 Ok(spoken) => all.append(spoken, span.volume, self.sample_rate()),
                 Err(error @ (SynthesisError::UnknownCharacters { .. } | SynthesisError::EmptyText)) => {
                     all.unknown_characters.extend(self.tokenizer().unknown_characters(&span.text));
@@ -70,20 +69,22 @@ impl SpeechPipeline {
     /// Returns the rate of `span` where the text has the rate `usual`, within what the model can do. What it cannot do is
     /// added to `warnings`.
     fn rate_of(&self, span: &Span, usual: f64, warnings: &mut Vec<String>) -> f64 {
-        let mut warn = |warning: &str| {
-            if !warnings.iter().any(|known| known == warning) {
-                warnings.push(warning.into());
-            }
-        };
-        if span.pitch != 0.0 {
-            warn("the model cannot change its pitch");
-        }
         if span.rate != 1.0 && !self.model().has_rate() {
-            warn("the model speaks at one rate: it is autoregressive");
+            warn(warnings, "the model speaks at one rate: it is autoregressive");
             return usual;
         }
         // A rate that was asked for alone is checked, not changed.
         if span.rate == 1.0 { usual } else { (usual * span.rate).clamp(*RATES.start(), *RATES.end()) }
+    }
+
+    /// Returns the change of pitch of `span` where the text has the change `usual`, within what the model can do. What it cannot do is
+    /// added to `warnings`.
+    fn pitch_of(&self, span: &Span, usual: f64, warnings: &mut Vec<String>) -> f64 {
+        if span.pitch != 0.0 && !self.model().has_pitch() {
+            warn(warnings, "the model cannot change its pitch: it was not trained with `model.pitch`");
+            return usual;
+        }
+        if span.pitch == 0.0 { usual } else { (usual + span.pitch).clamp(*PITCHES.start(), *PITCHES.end()) }
     }
 
     /// Returns the parts in which `text` is spoken, each short enough for the model, so that a program can speak one after
@@ -91,6 +92,13 @@ impl SpeechPipeline {
     pub fn parts(&self, text: &str) -> Vec<String> {
         let text = normalize(&self.tokenizer().normalized(text), Case::Keep);
         split_text(&text, self.model().length_bounds().tokens_max.saturating_sub(1))
+    }
+}
+
+/// Adds a warning, unless it is there.
+fn warn(warnings: &mut Vec<String>, warning: &str) {
+    if !warnings.iter().any(|known| known == warning) {
+        warnings.push(warning.into());
     }
 }
 
@@ -113,13 +121,7 @@ impl SynthesizedSpeech {
         if factor != 1.0 {
             next.samples.iter_mut().for_each(|sample| *sample = (*sample * factor).clamp(-1.0, 1.0));
         }
-        let fade = (FADE.0 * f64::from(sample_rate)) as usize;
-        let (length, fade) = (next.samples.len(), fade.min(next.samples.len() / 2));
-        for at in 0..fade {
-            let share = at as f32 / fade as f32;
-            next.samples[at] *= share;
-            next.samples[length - 1 - at] *= share;
-        }
+        fade_ends(&mut next.samples, sample_rate);
         self.samples.append(&mut next.samples);
         self.segments.append(&mut next.segments);
         self.unknown_characters.append(&mut next.unknown_characters);

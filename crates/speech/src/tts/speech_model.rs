@@ -7,7 +7,8 @@ use plimsoll_tape::{Noise, Pass, Task, TensorBatch};
 
 use super::parallel::{ParallelConfig, ParallelSynthesizer};
 use super::{
-    Alignment, GeneratedMels, GenerationDetail, LengthBounds, MelNormalization, Synthesizer, SynthesizerConfig,
+    Alignment, GeneratedMels, GenerationDetail, GenerationOptions, LengthBounds, MelNormalization, Synthesizer,
+    SynthesizerConfig,
 };
 use crate::ModelKind;
 
@@ -18,22 +19,6 @@ pub struct SpeechText {
     pub tokens: Vec<u32>,
     /// Id of the text.
     pub id: SampleId,
-}
-
-/// How a model generates speech.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GenerationOptions {
-    /// Key of the random numbers of a model that has any.
-    pub key: Key,
-    /// Speed of speech: at 2 a text lasts half as long. Only models for which [`SpeechModel::has_rate`] holds follow it.
-    pub rate: f64,
-}
-
-impl GenerationOptions {
-    /// Makes options with the random numbers of `key`, at the speed of the training data.
-    pub fn new(key: Key) -> Self {
-        Self { key, rate: 1.0 }
-    }
 }
 
 /// A synthesizer: it generates log-mels of texts in a voice.
@@ -52,6 +37,9 @@ pub trait SpeechModel: Send {
 
     /// Returns whether the model can speak faster and slower.
     fn has_rate(&self) -> bool;
+
+    /// Returns whether the model can speak higher, lower, louder and softer.
+    fn has_pitch(&self) -> bool;
 
     /// Returns whether the model decides frame by frame when speech ends, and may fail to; other models predict its length.
     fn decides_end(&self) -> bool;
@@ -153,6 +141,10 @@ impl SpeechModel for Synthesizer {
         false
     }
 
+    fn has_pitch(&self) -> bool {
+        false
+    }
+
     fn decides_end(&self) -> bool {
         true
     }
@@ -226,6 +218,10 @@ impl SpeechModel for ParallelSynthesizer {
         true
     }
 
+    fn has_pitch(&self) -> bool {
+        self.config().pitch.is_some()
+    }
+
     fn decides_end(&self) -> bool {
         false
     }
@@ -240,7 +236,7 @@ impl SpeechModel for ParallelSynthesizer {
 
     fn generate(&self, texts: &[SpeechText], voices: Tensor<3>, options: GenerationOptions) -> Vec<GeneratedMels> {
         let tokens: Vec<Vec<u32>> = texts.iter().map(|text| text.tokens.clone()).collect();
-        ParallelSynthesizer::generate(self, &tokens, voices, options.rate)
+        ParallelSynthesizer::generate(self, &tokens, voices, &options)
     }
 
     /// Returns the durations of the generation.

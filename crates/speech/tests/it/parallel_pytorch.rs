@@ -1,12 +1,25 @@
 //! A small parallel synthesizer gives the outputs, gradients and training steps of the same model in PyTorch.
 
 use burn::tensor::{Device, Tensor};
+use plimsoll_audio::{LogMelConfig, MelAxis, MelScale, Spectrum};
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId};
 use plimsoll_speech::tts::{MelNormalization, ParallelConfig, ParallelSynthesizer, VoiceConfig};
 use plimsoll_tape::{Pass, Task, TensorBatch};
 
 use crate::fixture::{Fixture, close};
 use crate::pytorch::{TOLERANCE, gradients_agree, ten_steps_agree, valid, with_weights};
+
+/// Returns features with magnitudes in 20 bands up to 1.2 kHz.
+fn axis() -> MelAxis {
+    MelAxis::of(&LogMelConfig {
+        sample_rate: 8000,
+        n_mels: 20,
+        f_max: Some(1200.0),
+        mel_scale: MelScale::Slaney,
+        spectrum: Spectrum::Magnitude,
+        ..LogMelConfig::default()
+    })
+}
 
 /// Returns the configuration of the model in `fixtures/parallel_model.py`.
 fn config() -> ParallelConfig {
@@ -22,6 +35,8 @@ fn config() -> ParallelConfig {
         },
         decoder_dim: 24,
         prosody_dim: 3,
+        pitch: Some(axis()),
+        prosody_noise: 0.0,
         dropout: 0.0,
         normalization: MelNormalization { mean: -4.0, std: 2.0 },
         ..ParallelConfig::recommended(20, 11, 16, 2)

@@ -1,5 +1,6 @@
 //! The configuration of a parallel synthesizer.
 
+use plimsoll_audio::MelAxis;
 use plimsoll_layers::Distance;
 use serde::{Deserialize, Serialize};
 
@@ -33,9 +34,15 @@ pub struct ParallelConfig {
     pub decoder_kernel: usize,
     /// Inner width of the feed-forward layers, as a multiple of their block's width.
     pub feed_forward_multiplier: usize,
-    /// Number of values that say how a token is spoken; 0 for a model without them.
+    /// Number of learned values that say how a token is spoken; 0 for a model without them.
     #[serde(default)]
     pub prosody_dim: usize,
+    /// Axis of the features, for a model in which each token has a pitch and an energy that can be changed; `None` for another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pitch: Option<MelAxis>,
+    /// Standard deviation of the noise on learned values of prosody in training; that on pitch and energy is a part of it.
+    #[serde(default)]
+    pub prosody_noise: f64,
     /// Dropout rate in training, from 0 to 1.
     pub dropout: f64,
     /// Settings of the training loss.
@@ -54,7 +61,7 @@ pub struct ParallelLossConfig {
     pub distance: Distance,
     /// Weight of the squared distance between a frame and the prior of its token. The alignment is learned by it.
     pub prior_weight: f64,
-    /// Weight of the squared error of the logarithm of each token's duration.
+    /// Weight of the error of each token's duration: the deviance of Poisson.
     pub duration_weight: f64,
     /// Weight of the squared error of the predicted prosody.
     #[serde(default = "one")]
@@ -91,11 +98,21 @@ impl ModelKind for ParallelConfig {
         self.voice.check()?;
         inside("feed_forward_multiplier", self.feed_forward_multiplier, 1..=MAX_LAYERS)?;
         dropout("dropout", self.dropout)?;
+        not_negative("prosody_noise", self.prosody_noise)?;
         let ParallelLossConfig { distance: _, prior_weight, duration_weight, prosody_weight } = self.loss;
         positive("loss.prior_weight", prior_weight)?;
         not_negative("loss.duration_weight", duration_weight)?;
         not_negative("loss.prosody_weight", prosody_weight)?;
         inside("prosody_dim", self.prosody_dim, 0..=MAX_WIDTH)?;
+        if let Some(axis) = &self.pitch {
+            require(axis.n_mels == self.features, "pitch.n_mels", axis.n_mels, "the number of features")?;
+            require(
+                axis.has_pitch(),
+                "pitch",
+                axis.n_mels,
+                "the number of bands of features in which pitch can be found",
+            )?;
+        }
         self.normalization.check()?;
         self.length_bounds.check()
     }
@@ -106,6 +123,11 @@ impl ModelKind for ParallelConfig {
 }
 
 impl ParallelConfig {
+    /// Returns the number of values that say how a token is spoken: pitch and energy, if the model has them, and the learned ones.
+    pub fn prosody_width(&self) -> usize {
+        self.prosody_dim + if self.pitch.is_some() { 2 } else { 0 }
+    }
+
     /// Returns the recommended configuration: text encoder and frame decoder have the same width and number of blocks
     /// (`layers`).
     pub fn recommended(features: usize, vocabulary: usize, width: usize, layers: usize) -> Self {
@@ -129,6 +151,8 @@ impl ParallelConfig {
             decoder_kernel: 7,
             feed_forward_multiplier: 4,
             prosody_dim: 0,
+            pitch: None,
+            prosody_noise: 0.6,
             dropout: 0.1,
             loss: ParallelLossConfig::default(),
             normalization: MelNormalization::default(),

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 // Shapes: b texts, k tokens, t frames, f features.
 
 /// Number of frames by which the relative duration of a token is scaled: about the duration of a vowel.
-const LONG_TOKEN: f32 = 20.0;
+pub(super) const LONG_TOKEN: f32 = 20.0;
 
 /// The number of frames of each token, for all texts of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! Generation: durations are predicted, then all frames are computed at once.
 
 use burn::tensor::Tensor;
+use plimsoll_core::Key;
 use plimsoll_layers::Lengths;
 use plimsoll_tape::transfer::from_host;
 use plimsoll_tape::{Pass, TensorBatch};
 
 use super::ParallelSynthesizer;
 use super::durations::Durations;
-use crate::tts::{Ending, GeneratedMels, GenerationDetail};
+use crate::tts::{Ending, GeneratedMels, GenerationDetail, GenerationOptions};
 
 // Shapes: b texts, k tokens, t frames, f features, v width of a voice.
 
@@ -15,19 +16,36 @@ use crate::tts::{Ending, GeneratedMels, GenerationDetail};
 const LONGEST: f64 = 4.0;
 
 impl ParallelSynthesizer {
-    /// Generates the log-mels of `texts` (tokens each) in `voices` `[texts, 1, voice width]`, all in one batch. `rate` is the
-    /// speed of speech: at 2 each token lasts half as long.
+    /// Generates the log-mels of `texts` (tokens each) in `voices` `[texts, 1, voice width]`, all in one batch, at the rate, pitch and
+    /// energy of `options`.
     ///
     /// The result of a text does not depend on the other texts. Use a model without autodiff.
     ///
     /// # Panics
-    /// When `texts` and `voices` have different lengths, or `rate` is not above 0.
-    pub fn generate(&self, texts: &[Vec<u32>], voices: Tensor<3>, rate: f64) -> Vec<GeneratedMels> {
+    /// When `texts` and `voices` have different lengths, or the rate is not above 0.
+    pub fn generate(&self, texts: &[Vec<u32>], voices: Tensor<3>, options: &GenerationOptions) -> Vec<GeneratedMels> {
         assert!(texts.len() == voices.dims()[0], "a voice for each text");
-        assert!(rate > 0.0, "the rate is {rate}, not above 0");
+        assert!(options.rate > 0.0, "the rate is {}, not above 0", options.rate);
         if texts.is_empty() {
             return Vec::new();
         }
+        let wanted = self.config().pitch.map_or(0.0, |axis| options.energy * axis.decibel());
+        if wanted == 0.0 {
+            return self.spoken(texts, voices, options);
+        }
+        let usual = self.spoken(texts, voices.clone(), &GenerationOptions { energy: 0.0, ..*options });
+        let mut steered = self.spoken(texts, voices, options);
+        // The model follows a part of the change, by the way in which it speaks. The level brings the rest.
+        for (steered, usual) in steered.iter_mut().zip(&usual) {
+            let missing = wanted as f32 - (mean(&steered.mels) - mean(&usual.mels));
+            steered.mels.iter_mut().for_each(|value| *value += missing);
+        }
+        steered
+    }
+
+    /// Generates the log-mels of `texts` in `voices`, at the rate, pitch and energy of `options` as far as the model follows them.
+    fn spoken(&self, texts: &[Vec<u32>], voices: Tensor<3>, options: &GenerationOptions) -> Vec<GeneratedMels> {
+        let rate = options.rate;
         let pass = &Pass::plain();
         let text = self.encode_text(texts, voices, pass);
         let k = text.lengths.width();
@@ -38,7 +56,7 @@ impl ParallelSynthesizer {
         let durations = Durations { frames, reads: 0 };
         let lengths = durations.lengths();
         let expansion = durations.expansion(k, lengths.width(), &text.vectors.device());
-        let text = self.with_predicted_prosody(text, pass);
+        let text = self.with_predicted_prosody(text, options, pass);
         let normalized = self.decode(&text, &durations, &expansion, &lengths, pass);
         let normalization = self.config().normalization;
         let mels = normalized * normalization.std + normalization.mean;
@@ -77,7 +95,7 @@ impl ParallelSynthesizer {
         let pass = &Pass::plain();
         let text = self.encode_text(&batch.tokens, self.batch_voices(batch, pass), pass);
         let _ = self.log_durations(&text, pass);
-        let text = self.with_predicted_prosody(text, pass);
+        let text = self.with_predicted_prosody(text, &GenerationOptions::new(Key::new(0)), pass);
         let (b, k) = (batch.tokens.len(), text.lengths.width());
         let [_, frames] = self.config().length_bounds.frame_bounds(k);
         let each = text.lengths.each().iter().map(|&tokens| vec![frames as u32 / tokens.max(1); tokens as usize]);
@@ -86,4 +104,8 @@ impl ParallelSynthesizer {
         let expansion = from_host([b, frames, k], &device, || vec![0.0; b * frames * k]);
         let _ = self.decode(&text, &durations, &expansion, &Lengths::new(vec![frames as u32; b], frames), pass);
     }
+}
+
+fn mean(values: &[f32]) -> f32 {
+    values.iter().sum::<f32>() / values.len().max(1) as f32
 }

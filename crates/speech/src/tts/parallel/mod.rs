@@ -4,6 +4,7 @@ mod config;
 mod durations;
 mod generate;
 mod model;
+mod pitch;
 mod prosody;
 #[cfg(test)]
 mod tests;

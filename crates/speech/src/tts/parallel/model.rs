@@ -10,12 +10,16 @@ use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, detach, initialize};
 use plimsoll_text::Tokenizer;
 
 use super::ParallelConfig;
-use super::durations::Durations;
+use super::durations::{Durations, LONG_TOKEN};
 use super::prosody::Prosody;
 use super::tokens::{EncodedTokens, stack};
+use crate::tts::GenerationOptions;
 use crate::tts::voice_encoder::VoiceEncoder;
 
 // Shapes: b texts, k tokens, t frames, f features, d width of the text, v width of a voice.
+
+/// Number of semitones in an octave.
+const SEMITONES_IN_OCTAVE: f64 = 12.0;
 
 /// A parallel synthesizer of log-mels: it generates all frames of a text at once.
 ///
@@ -134,7 +138,9 @@ impl ParallelSynthesizer {
             .prosody
             .as_ref()
             .map(|prosody| [prosody.find(target.clone(), &expansion, &durations, pass), prosody.predict(&text, pass)]);
-        let spoken = self.with_prosody(text, prosody.as_ref().map(|[found, _]| found.clone()), pass);
+        let heard = prosody.as_ref().map(|[found, _]| found.clone());
+        let heard = self.prosody.as_ref().zip(heard).map(|(part, found)| part.with_noise(found, pass));
+        let spoken = self.with_prosody(text, heard, pass);
         let frames = self.decode(&spoken, &durations, &expansion, &frame_lengths, pass);
         AlignedOutput {
             frames,
@@ -159,12 +165,12 @@ impl ParallelSynthesizer {
         let prior = expected.square().sum() * (loss.prior_weight / self.config.features as f64);
         let k = output.token_lengths.width();
         let true_durations = output.durations.logarithms(k, &device);
-        let error = (output.log_durations - true_durations).unsqueeze_dim::<3>(2);
-        let duration = output.token_lengths.clear_padding(error).square().sum() * loss.duration_weight;
+        let deviance = deviance(output.log_durations, true_durations).unsqueeze_dim::<3>(2);
+        let duration = output.token_lengths.clear_padding(deviance).sum() * loss.duration_weight;
         let mut parts = vec![("frames", frames), ("prior", prior), ("duration", duration)];
         if let Some([found, predicted]) = output.prosody {
             let error = output.token_lengths.clear_padding(predicted - detach(found)).square().sum();
-            parts.push(("prosody", error * (loss.prosody_weight / self.config.prosody_dim as f64)));
+            parts.push(("prosody", error * (loss.prosody_weight / self.config.prosody_width() as f64)));
         }
         parts
     }
@@ -197,10 +203,25 @@ impl ParallelSynthesizer {
         pass.at_least_fp32(pass.dense(&self.duration, x)).squeeze_dim::<2>(2)
     }
 
-    /// Predicts the prosody of a text and adds it to its vectors; returns the text as it is for a model without prosody.
-    pub(super) fn with_predicted_prosody(&self, text: EncodedTokens, pass: &Pass) -> EncodedTokens {
-        let predicted = self.prosody.as_ref().map(|prosody| prosody.predict(&text, pass));
+    /// Predicts the prosody of a text, changes it by `options`, and adds it to its vectors; returns the text as it is for a model without
+    /// prosody.
+    pub(super) fn with_predicted_prosody(
+        &self,
+        text: EncodedTokens,
+        options: &GenerationOptions,
+        pass: &Pass,
+    ) -> EncodedTokens {
+        let levels = self.levels(options.energy);
+        let steered =
+            |part: &Prosody| part.steered(part.predict(&text, pass), options.pitch / SEMITONES_IN_OCTAVE, levels);
+        let predicted = self.prosody.as_ref().map(steered);
         self.with_prosody(text, predicted, pass)
+    }
+
+    /// Returns a change in decibels in deviations of normalized log-mels.
+    fn levels(&self, decibels: f64) -> f64 {
+        let decibel = self.config.pitch.map_or(0.0, |axis| axis.decibel());
+        decibels * decibel / f64::from(self.config.normalization.std)
     }
 
     fn with_prosody(&self, text: EncodedTokens, prosody: Option<Tensor<3>>, pass: &Pass) -> EncodedTokens {
@@ -236,6 +257,14 @@ impl ParallelSynthesizer {
             None => self.encode_voice(batch.features.clone(), &batch.frame_lengths, pass),
         }
     }
+}
+
+/// Computes how far predicted durations are from the true ones, given the logarithms of both: the deviance of Poisson, relative to a long
+/// duration. Its best prediction is the mean. That of a difference of logarithms is lower, so that speech would be too short where
+/// durations vary, as those of pauses do.
+fn deviance(predicted: Tensor<2>, truth: Tensor<2>) -> Tensor<2> {
+    let frames = truth.clone().exp();
+    (predicted.clone().exp() - frames * (predicted - truth + 1.0)) * (2.0 / f64::from(LONG_TOKEN))
 }
 
 impl Task for ParallelSynthesizer {

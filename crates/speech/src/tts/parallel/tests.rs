@@ -1,12 +1,14 @@
 //! Properties that hold for a parallel synthesizer with any weights.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
+use plimsoll_audio::{LogMelConfig, MelAxis};
 use plimsoll_core::{Choice, Grid, HostBatch, HostSample, Key, Precision, Remat, SampleId};
 use plimsoll_tape::{Noise, Pass, Task, TensorBatch, backward, collect};
 
 use super::*;
+use crate::ModelKind;
 use crate::testing::{self, apart};
-use crate::tts::{Ending, GenerationDetail, LengthBounds, MelNormalization, VoiceConfig};
+use crate::tts::{Ending, GenerationDetail, GenerationOptions, LengthBounds, MelNormalization, VoiceConfig};
 
 /// Returns a configuration that is small enough for a step in milliseconds and has every part.
 fn small() -> ParallelConfig {
@@ -23,10 +25,21 @@ fn small() -> ParallelConfig {
         },
         dropout: 0.2,
         prosody_dim: 3,
+        pitch: Some(axis()),
         normalization: MelNormalization { mean: -1.0, std: 2.0 },
         length_bounds: LengthBounds { frames_per_token_min: 2.0, frames_per_token_max: 8.0, tokens_max: 9 },
         ..ParallelConfig::recommended(10, 9, 16, 2)
     }
+}
+
+/// Returns the axis of ten bands, most of them below 1 kHz.
+fn axis() -> MelAxis {
+    let features = LogMelConfig { n_mels: 10, f_max: Some(1500.0), ..LogMelConfig::default() };
+    MelAxis::of(&features)
+}
+
+fn usual() -> GenerationOptions {
+    GenerationOptions::new(Key::new(0))
 }
 
 fn sample(name: &str, frames: usize, tokens: &[u32]) -> HostSample {
@@ -117,28 +130,69 @@ fn generation_does_not_depend_on_the_batch_and_follows_the_rate() {
     let batch = TensorBatch::send(&HostBatch::collate(&all, 10, &Grid::default()).unwrap(), &Device::flex());
     let references = batch.references.unwrap();
     let voices = model.encode_voice(references.features, &references.lengths, &Pass::plain());
-    let generated = model.generate(&tokens, voices.clone(), 1.0);
+    let generated = model.generate(&tokens, voices.clone(), &usual());
     let frames = |mels: &[f32]| mels.len() / 10;
     for (index, found) in generated.iter().enumerate() {
-        let alone = model.generate(&tokens[index..=index], voices.clone().narrow(0, index, 1), 1.0);
+        let alone = model.generate(&tokens[index..=index], voices.clone().narrow(0, index, 1), &usual());
         assert_eq!((alone[0].ending, &alone[0].detail), (Ending::Stopped, &found.detail));
         assert!(apart(&alone[0].mels, &found.mels) < 1e-5);
         let GenerationDetail::Durations(durations) = &found.detail else { panic!("no durations") };
         assert_eq!(durations.iter().sum::<u32>() as usize, frames(&found.mels));
         assert!(durations.len() == tokens[index].len() + 1 && durations.iter().all(|&frames| frames > 0));
     }
-    let slow = model.generate(&tokens, voices.clone(), 0.25);
+    let slow = model.generate(&tokens, voices.clone(), &GenerationOptions { rate: 0.25, ..usual() });
     assert!(frames(&slow[0].mels) > 2 * frames(&generated[0].mels));
-    assert!(model.generate(&[], voices.slice_dim(0, 0..0), 1.0).is_empty());
+    assert!(model.generate(&[], voices.slice_dim(0, 0..0), &usual()).is_empty());
+}
+
+#[test]
+fn pitch_and_energy_change_what_is_said_of_a_model_that_knows_them() {
+    let voice = |model: &ParallelSynthesizer| {
+        model.encode_voice(Tensor::ones([1, 9, 10], &Device::flex()), &[9], &Pass::plain())
+    };
+    let said = |model: &ParallelSynthesizer, options: GenerationOptions| {
+        model.generate(&[vec![5, 6, 7]], voice(model), &options).remove(0)
+    };
+    let model = small().init(&Device::flex(), Key::new(3));
+    let plain = said(&model, usual());
+    for options in [GenerationOptions { pitch: 3.0, ..usual() }, GenerationOptions { energy: -6.0, ..usual() }] {
+        let changed = said(&model, options);
+        // What is predicted from the text alone stays.
+        assert_eq!(changed.detail, plain.detail);
+        assert!(apart(&changed.mels, &plain.mels) > 1e-3, "{options:?}");
+        let mean = |mels: &[f32]| mels.iter().sum::<f32>() / mels.len() as f32;
+        let louder = f64::from(mean(&changed.mels) - mean(&plain.mels));
+        // Six decibels of a power are a factor of four.
+        assert!(options.energy == 0.0 || (louder + 6.0 / 20.0 * 100f64.ln()).abs() < 1e-4, "{louder}");
+    }
+    for without in
+        [ParallelConfig { pitch: None, ..small() }, ParallelConfig { pitch: None, prosody_dim: 0, ..small() }]
+    {
+        let model = without.init(&Device::flex(), Key::new(3));
+        let options = GenerationOptions { pitch: 3.0, energy: 3.0, ..usual() };
+        assert_eq!(said(&model, options).mels, said(&model, usual()).mels);
+    }
+    let only = ParallelConfig { prosody_dim: 0, ..small() };
+    assert_eq!((only.prosody_width(), small().prosody_width()), (2, 5));
+    assert_ne!(said(&only.init(&Device::flex(), Key::new(3)), usual()).mels, plain.mels);
+}
+
+#[test]
+fn an_axis_that_is_not_of_the_features_is_refused() {
+    assert!(small().check().is_ok());
+    let other = MelAxis { n_mels: 11, ..axis() };
+    assert!(ParallelConfig { pitch: Some(other), ..small() }.check().is_err());
+    let high = MelAxis { f_min: 2000.0, f_max: 8000.0, ..axis() };
+    assert!(ParallelConfig { pitch: Some(high), ..small() }.check().is_err());
 }
 
 #[test]
 fn generation_is_cut_off_at_the_bound() {
     let bounds = LengthBounds { frames_per_token_min: 0.0, frames_per_token_max: 0.01, tokens_max: 9 };
     let model = ParallelConfig { length_bounds: bounds, ..small() }.init(&Device::flex(), Key::new(3));
-    let voice = model.encode_voice(burn::tensor::Tensor::ones([1, 9, 10], &Device::flex()), &[9], &Pass::plain());
+    let voice = model.encode_voice(Tensor::ones([1, 9, 10], &Device::flex()), &[9], &Pass::plain());
     let long = vec![5; 100];
-    let generated = model.generate(&[long], voice, 1.0).remove(0);
+    let generated = model.generate(&[long], voice, &usual()).remove(0);
     assert_eq!(generated.ending, Ending::CutOff);
     assert_eq!(generated.mels.len() / 10, bounds.frame_bounds(101)[1]);
 }
