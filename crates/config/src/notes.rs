@@ -108,8 +108,13 @@ fn belongs_elsewhere(key: &Key, config: &RunConfig) -> Option<&'static str> {
     }
     match (config.task, config.model.family, owner) {
         (Task::Asr, _, "Vocoder") => Some("it belongs to vocoders; the task is \"asr\""),
+        // It has an effect on the vocoder that follows the voice.
+        (Task::Tts, _, "Vocoder") if key.name == "data.crop_seconds" && config.training.vocoder_share > 0.0 => None,
         (Task::Tts, _, "Vocoder") => Some("it belongs to vocoders; the task is \"tts\""),
         (Task::Vocoder, _, "Vocoder") => None,
+        (Task::Vocoder, _, "TTS") if key.section() == "training" => {
+            Some("it belongs to synthesizers; the task is \"vocoder\"")
+        }
         (Task::Vocoder, ..) if key.section() == "model" && !VOCODER_SIZES.contains(&key.name) => {
             Some("it belongs to recognizers and synthesizers; the task is \"vocoder\"")
         }

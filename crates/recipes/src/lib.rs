@@ -37,9 +37,11 @@ pub mod texts;
 mod trained;
 pub mod training;
 mod voice_facts;
+mod voice_vocoder;
 
 pub use beginning::{Begun, base_tokenizer};
 pub use error::{Failure, FailureExt, FailureKind};
 pub use features::features;
 pub use recipe::{load, load_rules, load_run};
 pub use trained::trained_parts;
+pub use voice_vocoder::{vocoder_name, vocoder_settings, vocoder_share};

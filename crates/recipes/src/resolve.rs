@@ -23,6 +23,7 @@ use crate::plan::{DataPlan, RunPlan, TrainingPlan};
 use crate::reporter::{Level, Reporter};
 use crate::target::Target;
 use crate::trained::trained_parts;
+use crate::voice_vocoder::own_time;
 use crate::with_model;
 
 /// Checks `config` for requests that are impossible on every machine, before any work starts.
@@ -207,7 +208,7 @@ fn training(
         total_steps,
         extra_steps,
         epochs,
-        max_seconds: training.max_time.map(|time| time.0),
+        max_seconds: own_time(config).map(|time| time.0),
         micro_batch: mapping::first_micro_batch(config, data.training_utterances),
         budget: limit(config, target),
         validation_interval: training.validation_interval,

@@ -29,6 +29,9 @@ section! {
         steps: Option<u64> = None, Kind::long_count(1);
         /// Stop after this much training time.
         max_time: Option<Seconds> = None, Kind::Time(Interval::POSITIVE);
+        /// TTS: share of the training time in which a vocoder is trained after the voice, with the same recordings, features and
+        /// memory; 0 for none. `say` speaks with it. `training.max_time` is the time of both.
+        vocoder_share: f64 = 0.0, Kind::Number(Interval(Included(0.0), Excluded(1.0)));
         /// Micro-batch size: the number of utterances computed at once. Default: as many as fit into memory.
         micro_batch: Option<u32> = None, Kind::count(1);
         /// Number of micro-batches per step, in place of `training.micro_batch`. Each has `data.batch_size` utterances, so a step

@@ -142,13 +142,8 @@ fn media_example(sample: &MediaSample, room: &mut Room, dropped: &mut usize, det
             continue;
         }
         let name = clipped(&file.name, detail.text.min(80));
-        let kind = match file.name.starts_with("truth-") {
-            true => "recording",
-            false if file.name.starts_with("step-") => "model",
-            false => "",
-        };
         html += &match file.is_sound {
-            true => player(file, &format!("<b>{kind}</b> {name}")),
+            true => player(file, &format!("<b>{}</b> {name}", escaped(&file.meaning))),
             false => format!("<figure class=\"picture\"><img alt=\"{name}\" src=\"{}\"></figure>\n", file.uri),
         };
     }

@@ -1,6 +1,7 @@
 //! Sounds and pictures that a run has written.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -12,6 +13,16 @@ use base64::prelude::BASE64_STANDARD;
 const FILE_BYTES_MAX: u64 = 512 << 10;
 /// Number of utterances whose sounds and pictures are read.
 const SAMPLES_MAX: usize = 8;
+
+/// What the names of sounds that belong to no step begin with, in the order in which they are played, and what they mean.
+const WORDS: &[(&str, &str)] = &[
+    ("recording-", "the recording"),
+    ("truth-", "from the log-mels of the recording"),
+    ("griffin-lim-", "by Griffin-Lim"),
+    ("best-", "said by the best model"),
+];
+/// What the names of sounds by a trained vocoder of a voice end with.
+const BY_VOCODER: &str = "-vocoder";
 
 /// Sounds and pictures of the newest samples of a run.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +44,8 @@ pub(super) struct MediaSample {
 #[derive(Clone, Debug)]
 pub(super) struct MediaFile {
     pub(super) name: String,
+    /// What it holds, in words; empty if its name says nothing.
+    pub(super) meaning: String,
     pub(super) is_sound: bool,
     /// Address that holds the whole file.
     pub(super) uri: String,
@@ -62,7 +75,7 @@ impl Recordings {
     /// Returns the recording of an utterance.
     pub(super) fn of(&self, name: &str) -> Option<MediaFile> {
         let uri = self.0.get(name)?.clone();
-        Some(MediaFile { name: name.into(), is_sound: true, uri })
+        Some(MediaFile { name: name.into(), meaning: String::new(), is_sound: true, uri })
     }
 }
 
@@ -87,8 +100,8 @@ fn recording_kind(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Reads the sounds and pictures of the newest step in `folder`, which the program names `step-000120-1.wav` and
-/// `truth-1.wav`. Files with other names follow after them.
+/// Reads the sounds and pictures of the newest step in `folder`, which the program names `step-000120-1.wav`, and those that belong to
+/// no step, such as `truth-1.wav`. Files with other names follow after them.
 pub(super) fn read_media(folder: &Path) -> Media {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -106,7 +119,8 @@ pub(super) fn read_media(folder: &Path) -> Media {
         }
     }
     let mut media = Media::default();
-    for ((is_other, number), paths) in groups.into_iter().take(SAMPLES_MAX) {
+    for ((is_other, number), mut paths) in groups.into_iter().take(SAMPLES_MAX) {
+        paths.sort_by_key(|path| (meaning(path).0, path.as_path()));
         let title = match (is_other, newest) {
             (true, _) => "Other files".into(),
             (false, Some(step)) => format!("Held-out text {number}, after step {step}"),
@@ -122,14 +136,27 @@ pub(super) fn read_media(folder: &Path) -> Media {
     media
 }
 
-/// Returns the step and the number of a sample from its name; no step for a recording.
+/// Returns the step and the number of a sample from its name; no step for a recording, or for the best model.
 fn place(path: &Path) -> Option<(Option<u64>, u64)> {
     let stem = path.file_stem()?.to_str()?;
-    if let Some(number) = stem.strip_prefix("truth-") {
+    let stem = stem.strip_suffix(BY_VOCODER).unwrap_or(stem);
+    if let Some((_, number)) = WORDS.iter().find_map(|(word, _)| Some((word, stem.strip_prefix(word)?))) {
         return Some((None, number.parse().ok()?));
     }
     let (step, number) = stem.strip_prefix("step-")?.split_once('-')?;
     Some((Some(step.parse().ok()?), number.parse().ok()?))
+}
+
+/// Returns the place of a file among those of its sample, and what it holds, in words.
+fn meaning(path: &Path) -> (usize, String) {
+    let Some(stem) = path.file_stem().and_then(OsStr::to_str).filter(|_| place(path).is_some()) else {
+        return (WORDS.len(), String::new());
+    };
+    let Some(place) = WORDS.iter().position(|(word, _)| stem.starts_with(word)) else {
+        return (WORDS.len(), "said".into());
+    };
+    let by = if stem.ends_with(BY_VOCODER) { ", by the vocoder" } else { "" };
+    (place, format!("{}{by}", WORDS[place].1))
 }
 
 /// Returns the media type of a file; `None` for a file that a page does not show.
@@ -145,7 +172,7 @@ fn kind(path: &Path) -> Option<&'static str> {
 fn read_file(path: &Path) -> Option<MediaFile> {
     let kind = kind(path)?;
     let name = path.file_name()?.to_string_lossy().into_owned();
-    Some(MediaFile { name, is_sound: kind.starts_with("audio"), uri: uri(kind, path)? })
+    Some(MediaFile { name, meaning: meaning(path).1, is_sound: kind.starts_with("audio"), uri: uri(kind, path)? })
 }
 
 /// Reads a small file as an address that holds all of it.

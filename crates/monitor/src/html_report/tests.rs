@@ -287,6 +287,33 @@ fn sounds_leave_room_for_the_page() {
 }
 
 #[test]
+fn sounds_of_a_text_are_side_by_side_and_say_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[Event::Step(step(1))]);
+    let samples = folder.path().join("samples");
+    fs::create_dir(&samples).unwrap();
+    let sounds = [
+        ("recording-1.wav", "the recording"),
+        ("truth-1-vocoder.wav", "from the log-mels of the recording, by the vocoder"),
+        ("truth-1.wav", "from the log-mels of the recording"),
+        ("griffin-lim-1.wav", "by Griffin-Lim"),
+        ("best-1-vocoder.wav", "said by the best model, by the vocoder"),
+        ("best-1.wav", "said by the best model"),
+        ("step-000020-1.wav", "said"),
+    ];
+    for (name, _) in sounds {
+        fs::write(samples.join(name), [7; 30]).unwrap();
+    }
+    fs::write(samples.join("best-x.wav"), [7; 30]).unwrap();
+    let run = RunData::read(folder.path()).unwrap();
+    let (html, _) = page_of(std::slice::from_ref(&run));
+    let places: Vec<Option<usize>> =
+        sounds.iter().map(|(name, meaning)| html.find(&format!("<b>{meaning}</b> {name}"))).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
+    assert!(html.contains("<b></b> best-x.wav"), "a name that says nothing");
+}
+
+#[test]
 fn each_level_of_detail_shows_less_and_sounds_go_first() {
     let levels: Vec<Detail> = Detail::levels().collect();
     let sizes = |at: &Detail| [at.sound_bytes, at.picture_bytes, at.points, at.bars, at.rows, at.text];

@@ -44,6 +44,10 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     if !ModelFolder(from).metadata_file().exists() {
         return Ok(());
     }
+    if !ModelFolder(from).has_weights() {
+        warn(&format!("the vocoder in {} has no weights yet: the model goes without", from.display()));
+        return Ok(());
+    }
     let metadata = described(from)?;
     let (weights, warnings) = ModelFolder(from).weights().invalid()?;
     warnings.iter().for_each(|text| warn(text));

@@ -3,9 +3,11 @@
 mod report;
 mod ui;
 mod view;
+mod vocoder;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use clap::{Args, ValueEnum};
 use plimsoll_config::{ConfigArgs, Loaded};
@@ -125,7 +127,7 @@ fn follow(
     }
 }
 
-/// Trains the first or the only process of a run, or prints the plan.
+/// Trains the first or the only process of a run, or prints the plan. The vocoder of a voice follows it.
 fn lead(
     args: &TrainArgs,
     loaded: Loaded,
@@ -134,11 +136,12 @@ fn lead(
     memory: &'static CountingAllocator,
 ) -> Result<ExitCode, Failure> {
     let resume = args.resume(resumed);
+    let named = |name| targets(std::slice::from_ref(name), &loaded.config.device);
+    let target = args.gpu.as_ref().map(named).transpose()?.map(|mut targets| targets.remove(0));
+    let vocoder = vocoder::plan(&loaded, resumed, target.clone(), processes, memory)?;
     if args.dry_run {
-        let named = |name| targets(std::slice::from_ref(name), &loaded.config.device);
-        let target = args.gpu.as_ref().map(named).transpose()?;
-        let target = target.map(|mut targets| targets.remove(0));
         eprint!("{}", preview(&loaded, resume.as_ref(), target, processes, memory, &Terminal)?);
+        vocoder.iter().for_each(|plan| eprint!("\nAfter the voice: its vocoder. {plan}"));
         return Ok(ExitCode::SUCCESS);
     }
     if !processes.is_alone() {
@@ -158,10 +161,10 @@ fn lead(
         signals.end_if_stuck(run.unsaved.clone(), message).failed()?;
     }
     match run.train(&signals.stop, &mut *view)? {
-        TrainingOutcome::Followed => Ok(ExitCode::SUCCESS),
+        TrainingOutcome::Followed => return Ok(ExitCode::SUCCESS),
         TrainingOutcome::Stopped { step } => {
             eprintln!("Stopped after step {step}. To continue: {}", run.folder.resume_command());
-            Ok(ExitCode::from(signals.exit_code()))
+            return Ok(ExitCode::from(signals.exit_code()));
         }
         TrainingOutcome::AlreadyComplete { step } => {
             let folder = run.folder.path().display();
@@ -169,7 +172,6 @@ fn lead(
                 "{folder} is complete: it has all of its {step} steps, and its files stay as they are. To train it for \
                  longer, give more --steps or --epochs."
             );
-            Ok(ExitCode::SUCCESS)
         }
         TrainingOutcome::Complete { summary, next } => {
             let text = format!("{}{next}", report::last_lines(&summary, &run.folder));
@@ -180,7 +182,19 @@ fn lead(
                 }
                 _ => print!("{text}"),
             }
-            Ok(ExitCode::SUCCESS)
         }
     }
+    drop(view);
+    let folder = run.folder.path().to_path_buf();
+    if !vocoder::follows(&run.plan.config, &folder) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    run.unsaved.end();
+    if signals.stop.load(Ordering::Relaxed) {
+        eprintln!("Stopped after the voice. To go on with its vocoder: {}", run.folder.resume_command());
+        return Ok(ExitCode::from(signals.exit_code()));
+    }
+    let (config, seconds) = (run.plan.config.clone(), run.trained_seconds());
+    drop(run);
+    Err(vocoder::go_on(args, &config, &folder, seconds))
 }

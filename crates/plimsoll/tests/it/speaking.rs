@@ -80,7 +80,8 @@ fn run_writes_samples_and_pictures() {
         assert!(output.stderr.contains(expected), "{expected}: {}", output.stderr);
     }
     assert!(output.stdout.contains("plimsoll say \"TEXT\" --run runs/v"), "{}", output.stdout);
-    let expected = ["step-000002-1.svg", "step-000002-1.wav", "step-000004-1.svg", "step-000004-1.wav", "truth-1.wav"];
+    let of_steps = ["step-000002-1.svg", "step-000002-1.wav", "step-000004-1.svg", "step-000004-1.wav"];
+    let expected = [&["best-1.npy", "best-1.wav", "recording-1.wav"], &of_steps[..], &["truth-1.wav"]].concat();
     assert_eq!(names(&dir.path("runs/v/samples")), expected);
     let picture = std::fs::read_to_string(dir.path("runs/v/samples/step-000002-1.svg")).unwrap();
     assert!(picture.starts_with("<svg") && picture.contains("said") && picture.contains("true"));
@@ -156,6 +157,88 @@ fn check_say(family: &str, changing: [&str; 2], other: [&str; 2]) {
     let output = dir.run(&["say", "--file", "lines.txt", "--run", "runs/v", "--out-dir", "said"]).success();
     assert_eq!(names(&dir.path("said")), ["0001.wav", "0003.wav"]);
     assert!(output.stdout.contains("0003.wav"), "{}", output.stdout);
+}
+
+#[test]
+fn pitch_and_energy_are_steered_where_the_model_learned_them() {
+    let dir = TestFolder::new();
+    let steps = ["--name", "v", "--steps", "2", "--set", "model.prosody_dim=2"];
+    train(&dir, &[&steps[..], &["--set", "model.pitch=true"]].concat()).success();
+    let say = |text: &str, more: &[&str]| {
+        let args = ["say", text, "--run", "runs/v", "--out", "a.wav", "--force"];
+        (dir.run(&[&args[..], more].concat()), std::fs::read(dir.path("a.wav")).unwrap_or_default())
+    };
+    let (_, plain) = say("five", &[]);
+    let span = |attribute: &str| format!("<speak><prosody {attribute}>five</prosody></speak>");
+    for (text, more) in
+        [("five", ["--pitch", "-2.5"]), ("five", ["--energy", "6"]), (&span("pitch=\"+2st\""), ["--seed", "1"])]
+    {
+        let (output, changed) = say(text, &more);
+        assert!(!output.success().stderr.contains("cannot"), "{more:?}");
+        assert!(changed.len() == plain.len() && changed != plain, "{text} {more:?}");
+    }
+    for (more, reason) in
+        [(["--pitch", "20"], "the pitch is 20, not from -12 to 12"), (["--energy", "-13"], "the energy is -13")]
+    {
+        let (output, _) = say("five", &more);
+        assert!(output.code == Some(2) && output.stderr.contains(reason), "{output:?}");
+    }
+    train(&dir, &["--name", "w", "--steps", "1"]).success();
+    let output = dir.run(&["say", "five", "--run", "runs/w", "--out", "b.wav", "--pitch", "2"]);
+    assert!(output.code == Some(2) && output.stderr.contains("`--set model.pitch=true`"), "{output:?}");
+}
+
+#[test]
+fn a_vocoder_is_trained_after_its_voice() {
+    let dir = TestFolder::new();
+    let share = ["--set", "training.vocoder_share=0.5", "--set", "data.crop_seconds=0.1"];
+    // What no vocoder can have is found before the voice is trained.
+    let refused = train(&dir, &[&["--name", "v", "--steps", "2"][..], &share].concat());
+    assert!(refused.code == Some(2) && refused.stderr.contains("`features.hop_length` is 256"), "{refused:?}");
+    assert!(!dir.path("runs").exists());
+    let steps = [&["--name", "v", "--steps", "2", "--set", "features.hop_length=128"][..], &share].concat();
+    // The plan has both.
+    let planned = train(&dir, &[&steps[..], &["--dry-run"]].concat()).success();
+    let sizes = ["parallel synthesizer:", "After the voice: its vocoder.", "vocoder: 6 blocks"];
+    assert!(sizes.iter().all(|text| planned.stderr.contains(text)), "{}", planned.stderr);
+    let output = train(&dir, &steps).success();
+    assert!(output.stderr.contains("Its vocoder follows, in runs/v/vocoder"), "{}", output.stderr);
+    assert!(output.stdout.contains("The voice beside it speaks with this vocoder"), "{}", output.stdout);
+    let samples = names(&dir.path("runs/v/samples"));
+    let sounds = ["recording-1.wav", "truth-1.wav", "truth-1-vocoder.wav", "best-1.wav", "best-1-vocoder.wav"];
+    for expected in sounds.into_iter().chain(["best-1.npy"]) {
+        assert!(samples.iter().any(|name| name == expected), "{expected}: {samples:?}");
+    }
+    let report = std::fs::read_to_string(dir.path("runs/v/report.html")).unwrap();
+    for expected in [
+        "the recording",
+        "from the log-mels of the recording, by the vocoder",
+        "said by the best model, by the vocoder",
+    ] {
+        assert!(report.contains(expected), "{expected}");
+    }
+    let say = |more: &[&str], out: &str| {
+        let output = dir.run(&[&["say", "five", "--run", "runs/v", "--out", out], more].concat()).success();
+        (std::fs::read(dir.path(out)).unwrap(), output.stderr)
+    };
+    assert_eq!(say(&[], "a.wav").0, say(&["--vocoder", "runs/v/vocoder"], "b.wav").0, "the voice has its vocoder");
+    // Both are complete: nothing is trained again.
+    let sound = || std::fs::read(dir.path("runs/v/samples/best-1-vocoder.wav")).unwrap();
+    let before = sound();
+    let again = dir.run(&["train", "--resume", "runs/v"]).success();
+    assert_eq!(again.stderr.matches("is complete").count(), 2, "{}", again.stderr);
+    assert!(sound() == before);
+    // A vocoder that has only begun does not keep the voice from speaking.
+    std::fs::remove_dir_all(dir.path("runs/v/vocoder/checkpoints")).unwrap();
+    assert!(say(&[], "c.wav").1.contains("has no weights yet, so Griffin-Lim makes the sound"));
+    dir.run(&["export", "--run", "runs/v", "--out", "models/v"]).success();
+    assert!(!dir.path("models/v/vocoder").exists());
+    // It goes on with the voice.
+    let again = dir.run(&["train", "--resume", "runs/v"]).success();
+    assert!(again.stdout.contains("The voice beside it speaks with this vocoder"), "{again:?}");
+    std::fs::remove_file(dir.path("runs/v/vocoder/config.toml")).unwrap();
+    let refused = dir.run(&["train", "--resume", "runs/v"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("is there already"), "{refused:?}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn a_vocoder_is_planned_trained_and_resumed_to_the_last_bit() {
     for expected in ["validated after step 2", "distance", "griffin-lim", "1 padded shape"] {
         assert!(whole.stderr.contains(expected) || whole.stdout.contains(expected), "{expected}: {}", whole.stderr);
     }
-    for name in ["truth-1.wav", "griffin-lim-1.wav", "step-000002-1.wav", "step-000006-1.wav"] {
+    for name in ["recording-1.wav", "griffin-lim-1.wav", "step-000002-1.wav", "step-000006-1.wav"] {
         assert!(dir.path("runs/whole/samples").join(name).is_file(), "{name}");
     }
     // Each limit has a schedule of its own, unless it is constant.

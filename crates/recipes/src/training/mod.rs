@@ -2,6 +2,7 @@
 
 mod evaluation;
 mod folder;
+mod mels_file;
 pub mod pictures;
 mod planning;
 mod prediction;
@@ -128,6 +129,11 @@ impl RunContext<'_> {
     pub fn train(&self, stop: &AtomicBool, display: &mut dyn RunDisplay) -> Result<TrainingOutcome, Failure> {
         let tokens = self.prepared.tokenizer.size();
         with_model!(&self.plan.model, config => self.train_task(&config.training(tokens), stop, display))
+    }
+
+    /// Returns the training time of a complete run, in seconds, as its summary has it; 0 if that cannot be read.
+    pub fn trained_seconds(&self) -> f64 {
+        summary::of_run(self.folder.path()).map_or(0.0, |summary| summary.train_seconds)
     }
 
     /// Trains `task` with all replicas of this process, each in its own thread. The first replica of the run records and

@@ -12,11 +12,15 @@ use super::record::Totals;
 use super::task::FinalScores;
 use crate::error::{Failure, FailureExt};
 
+/// Reads the summary of the run in `folder`; `None` if it has none.
+pub(super) fn of_run(folder: &Path) -> Option<Summary> {
+    let text = read_text_file(folder.join("summary.json")).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
 /// Returns whether the run in `folder` has a summary of its state after `step`.
 pub(super) fn is_of_step(folder: &Path, step: u64) -> bool {
-    let text = read_text_file(folder.join("summary.json"));
-    let summary = text.ok().and_then(|text| serde_json::from_str::<Summary>(&text).ok());
-    summary.is_some_and(|summary| summary.complete && summary.steps == step)
+    of_run(folder).is_some_and(|summary| summary.complete && summary.steps == step)
 }
 
 /// Writes `report.html` into the folder of a run that has ended with `status`. This process still holds the lock of the

@@ -19,6 +19,7 @@ use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
 use super::folder::make_subfolder;
+use super::mels_file;
 use super::pictures::{self, AttentionPicture, Mels};
 use super::task::{FinalScores, Trainable, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
@@ -124,6 +125,10 @@ impl<C: SpeechConfig> Synthesis<C> {
             if !path_of(truth.clone()).exists() {
                 wav(truth, &spoken.target.features)?;
             }
+            let recording = path_of(format!("recording-{number}.wav"));
+            if !recording.exists() {
+                write_recording(&spoken.target.name, &recording, run)?;
+            }
             wav(format!("step-{step:06}-{number}.wav"), &spoken.generated.mels)?;
             let picture = path_of(format!("step-{step:06}-{number}.svg"));
             self.draw_sample(model, spoken, run, &picture)?;
@@ -150,6 +155,43 @@ impl<C: SpeechConfig> Synthesis<C> {
         let maps = [attention.heatmap()].into_iter().chain(pictures::mels(&mels, features)).collect();
         Picture { maps, shared: false }.write(path).map_err(|error| error.to_string())
     }
+}
+
+/// Writes the recording of a held-out utterance, as it is.
+fn write_recording(name: &str, path: &Path, run: &RunContext<'_>) -> Result<(), String> {
+    let held_out = &run.prepared.validation;
+    let rate = run.plan.features.sample_rate;
+    let Some(index) = (0..held_out.len()).find(|&index| held_out.utterance(index).id == name) else { return Ok(()) };
+    let utterance = held_out.utterance(index);
+    let segment = AudioSegment { offset: utterance.offset, duration: Some(utterance.duration) };
+    let audio = read_audio_segment(utterance.audio, segment, rate).map_err(|error| error.to_string())?;
+    write_wav(path, &audio.samples, rate).map_err(|error| error.to_string())
+}
+
+/// Writes what the best model says of the texts that the samples of a run have, as log-mels and as sound, beside the recordings and
+/// what the same vocoder makes of their log-mels.
+fn write_best(
+    pipeline: &SpeechPipeline,
+    model: &dyn SpeechModel,
+    runner: &mut InferenceRunner<'_>,
+    run: &RunContext<'_>,
+) -> Result<(), Failure> {
+    let folder = run.folder.path().join("samples");
+    let missing = |error| Failure::failed(error, "the sound of the best model is missing");
+    make_subfolder(&folder).map_err(missing)?;
+    // Those that a validation writes.
+    let mut samples = held_out(run, VALIDATION_UTTERANCES);
+    samples.truncate(run.plan.config.training.samples as usize);
+    let spoken = tts::evaluate_synthesis(model, &samples, SYNTHESIS_BATCH, runner).failed()?.utterances;
+    for (number, spoken) in (1..).zip(&spoken) {
+        for (name, mels) in [("best", &spoken.generated.mels), ("truth", &spoken.target.features)] {
+            let path = folder.join(format!("{name}-{number}.wav"));
+            write_wav(&path, &pipeline.vocode([mels.as_slice()].into_iter()), pipeline.sample_rate()).failed()?;
+        }
+        mels_file::write(&folder.join(mels_file::name(number)), &spoken.generated.mels, model.features()).failed()?;
+        write_recording(&spoken.target.name, &folder.join(format!("recording-{number}.wav")), run).map_err(missing)?;
+    }
+    Ok(())
 }
 
 impl<C: SpeechConfig + Sync> TrainingTask for Synthesis<C> {
@@ -209,6 +251,8 @@ impl<C: SpeechConfig + Sync> TrainingTask for Synthesis<C> {
         run: &RunContext<'_>,
     ) -> Result<FinalScores, Failure> {
         let synthesis = self.synthesize(&model, FINAL_UTTERANCES, runner, run).failed()?;
+        let pipeline = SpeechPipeline::new(model.clone(), &self.metadata(run)).failed()?;
+        write_best(&pipeline, &model.valid(), runner, run)?;
         let scores = self.scores(&model, &synthesis, runner, run).failed()?;
         Ok(FinalScores { scores, held_out: synthesis.utterances.len(), examples: Vec::new() })
     }

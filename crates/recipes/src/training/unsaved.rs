@@ -56,6 +56,11 @@ impl UnsavedSteps {
         }
     }
 
+    /// Says that nothing is left to save, because the run is complete and evaluated: the process may go on with something else.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+    }
+
     /// Records that the run was stopped, if nothing is lost when the process ends now. All writes are stopped then, and the
     /// caller must end the process.
     pub fn record_end(&self) -> EndAnswer {

@@ -5,23 +5,30 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use plimsoll_audio::{LogMel, Vocoder, write_wav};
+use plimsoll_audio::{LogMel, Vocoder, read_audio, write_wav};
 use plimsoll_config::invocation::command;
 use plimsoll_core::{HostSample, Key, Measure};
-use plimsoll_speech::EvaluationError;
+use plimsoll_monitor::RunData;
+use plimsoll_speech::tts::is_synthesizer;
 use plimsoll_speech::vocoder::{
-    VocodedUtterance, VocoderMetadata, VocoderTask, VocoderTaskConfig, evaluate_vocoding, log_mel_distance,
+    NeuralVocoder, RefinedVocoder, VocodedUtterance, VocoderMetadata, VocoderTask, VocoderTaskConfig,
+    evaluate_vocoding, log_mel_distance,
 };
+use plimsoll_speech::{EvaluationError, ModelFolder};
 use plimsoll_train::{InferenceRunner, Score};
 
 use super::RunContext;
 use super::folder::make_subfolder;
+use super::mels_file;
+use super::summary::write_report;
 use super::task::{FinalScores, Trainable, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
 use crate::plan::VALIDATION_UTTERANCES;
 
 /// Maximum number of held-out recordings at the end of a run.
 const FINAL_UTTERANCES: usize = 64;
+/// Number of frames that are turned into sound at once, which bounds the memory.
+const CHUNK: usize = 512;
 
 /// The training of a vocoder, as a [`TrainingTask`].
 pub(super) struct Vocoding {
@@ -60,9 +67,9 @@ impl Vocoding {
         };
         for (number, one) in (1..).zip(evaluated.iter().take(count)) {
             let target = &one.target;
-            let truth = format!("truth-{number}.wav");
-            if !folder.join(&truth).exists() {
-                write(truth, &target.features)?;
+            let recording = format!("recording-{number}.wav");
+            if !folder.join(&recording).exists() {
+                write(recording, &target.features)?;
                 write(format!("griffin-lim-{number}.wav"), &self.griffin_lim(target).0)?;
             }
             write(format!("step-{step:06}-{number}.wav"), &self.refined(one).0)?;
@@ -85,6 +92,33 @@ impl Vocoding {
         let distance = log_mel_distance(&log_mel, &sound, &target.features);
         (sound, distance)
     }
+}
+
+/// Writes sound by `vocoder`, trained in `folder`, beside the samples of the voice that it belongs to: what the best model of the voice
+/// says, and the recordings through their log-mels. Does nothing for a vocoder that is not in the folder of a voice.
+fn speak_for_voice(vocoder: &NeuralVocoder, folder: &Path) -> Result<(), Failure> {
+    let Some(voice) = folder.parent().filter(|voice| ModelFolder(voice).vocoder() == folder) else { return Ok(()) };
+    if !ModelFolder(voice).kind().is_ok_and(|kind| is_synthesizer(&kind)) {
+        return Ok(());
+    }
+    let (samples, features) = (voice.join("samples"), &vocoder.config().features);
+    let log_mel = LogMel::new(features).failed()?;
+    let sound = RefinedVocoder::new(vocoder.clone()).failed()?;
+    let write = |name: String, mels: &[f32]| {
+        let sound = sound.waveforms(&[mels], CHUNK).concat();
+        write_wav(&samples.join(name), &sound, features.sample_rate).failed()
+    };
+    for number in 1.. {
+        let said = samples.join(mels_file::name(number));
+        if !said.exists() {
+            break;
+        }
+        write(format!("best-{number}-vocoder.wav"), &mels_file::read(&said, features.n_mels).failed()?)?;
+        let recording = read_audio(samples.join(format!("recording-{number}.wav")), features.sample_rate).failed()?;
+        write(format!("truth-{number}-vocoder.wav"), &log_mel.extract(&recording.samples))?;
+    }
+    let status = RunData::read(voice).map(|run| run.report.status);
+    status.map_or(Ok(()), |status| write_report(voice, status))
 }
 
 /// Computes the measure of the distance of `evaluated`.
@@ -138,6 +172,7 @@ impl TrainingTask for Vocoding {
         let evaluated = self.evaluate(&model, FINAL_UTTERANCES, runner, run).failed()?;
         let iterated = mean(evaluated.iter().map(|one| self.griffin_lim(&one.target).1));
         let refined = mean(evaluated.iter().map(|one| self.refined(one).1));
+        speak_for_voice(model.valid().vocoder(), run.folder.path())?;
         let scores = vec![
             distance(&evaluated),
             Measure::number("refined", "the same difference after rounds of Griffin-Lim from that sound", refined),
@@ -147,6 +182,10 @@ impl TrainingTask for Vocoding {
     }
 
     fn next_steps(&self, folder: &Path) -> String {
+        if let Some(voice) = folder.parent().filter(|voice| ModelFolder(voice).vocoder() == folder) {
+            let command = command(&format!("say \"TEXT\" --run {} --out said.wav", voice.display()));
+            return format!("The voice beside it speaks with this vocoder from now on: {command}\n");
+        }
         let folder = folder.display();
         let command = command(&format!("say \"TEXT\" --run SYNTHESIZER --vocoder {folder} --out said.wav"));
         format!(
