@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::Misuse;
 use crate::cargo::{cargo, code_of, has_command, root, target_dir};
 use crate::cuda;
+use crate::mpi;
 use crate::test::Wish;
 use crate::tidy;
 
@@ -28,6 +29,7 @@ const STEPS: &[Step] = &[
         run: || call("clippy --workspace --all-targets --locked -- -D warnings", None),
     },
     Step { name: "test", repeat: "cargo xtask test", run: || Wish { locked: true, ..Wish::here() }.fulfil() },
+    Step { name: "mpi", repeat: "cargo xtask ci --mpi", run: mpi::step },
     Step {
         name: "docs",
         repeat: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
@@ -40,12 +42,13 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs `cargo xtask ci [--cuda]`.
+/// Runs `cargo xtask ci [--cuda | --mpi]`.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     match args {
         [] => run_steps(),
         [flag] if flag == "--cuda" => run_cuda(),
-        other => Err(Misuse(format!("`cargo xtask ci` takes only --cuda, but got `{}`", other.join(" "))).into()),
+        [flag] if flag == "--mpi" => mpi::run(),
+        other => Err(Misuse(format!("`cargo xtask ci` takes --cuda or --mpi, but got `{}`", other.join(" "))).into()),
     }
 }
 

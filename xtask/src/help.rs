@@ -23,8 +23,8 @@ Commands for work on the code:
   test [--long] [ARGS]          run every test; ARGS go to the runner (a name, -p CRATE)
   test --paper-gpu              train for a few steps on a GPU that does not exist (with the CUDA build)
   tidy [PATH]                   check the rules that no compiler knows; PATH shows one file or folder
-  ci [--cuda]                   run all that must pass before a change goes in, cheapest first; with --cuda check only
-                                the types and lints of the build with CUDA
+  ci [--cuda | --mpi]           run all that must pass before a change goes in, cheapest first; with --cuda check only
+                                the types and lints of the build with CUDA, with --mpi only test the build with MPI
   cuda check [--json]           list what a build with CUDA and its runs need, and what is missing here
   cuda setup [--llvm auto|download|debian] [--libdevice auto|pip|PATH] [--dry-run] [--json]
                                 make it: LLVM for the build, libdevice for the runs (docs/gpu.md)

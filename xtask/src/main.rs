@@ -11,6 +11,7 @@ mod ci;
 mod cuda;
 mod forward;
 mod help;
+mod mpi;
 mod paper_gpu;
 mod smoke;
 mod test;
