@@ -87,7 +87,8 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
         // All that follows from the corpus, or from the model that the run began with, is written there.
         Ok(load(&args.config, environment())?)
     };
-    let loaded = processes.together(read());
+    let read = read().and_then(|loaded| vocoder::check(&loaded.config, &processes).map(|()| loaded));
+    let loaded = processes.together(read);
     if !processes.is_first() {
         return Ok(follow(&args, loaded, resumed.as_deref(), &processes, memory));
     }
@@ -141,7 +142,7 @@ fn lead(
     let vocoder = vocoder::plan(&loaded, resumed, target.clone(), processes, memory)?;
     if args.dry_run {
         eprint!("{}", preview(&loaded, resume.as_ref(), target, processes, memory, &Terminal)?);
-        vocoder.iter().for_each(|plan| eprint!("\nAfter the voice: its vocoder. {plan}"));
+        vocoder.iter().for_each(|plan| eprint!("\n{plan}"));
         return Ok(ExitCode::SUCCESS);
     }
     if !processes.is_alone() {
@@ -186,15 +187,15 @@ fn lead(
     }
     drop(view);
     let folder = run.folder.path().to_path_buf();
-    if !vocoder::follows(&run.plan.config, &folder) {
+    if !vocoder::follows(&run.plan.config, &folder, processes) {
         return Ok(ExitCode::SUCCESS);
     }
     run.unsaved.end();
+    let (config, seconds, resume) = (run.plan.config.clone(), run.trained_seconds(), run.folder.resume_command());
+    drop(run);
     if signals.stop.load(Ordering::Relaxed) {
-        eprintln!("Stopped after the voice. To go on with its vocoder: {}", run.folder.resume_command());
+        eprintln!("Stopped after the voice. To go on with its vocoder: {resume}");
         return Ok(ExitCode::from(signals.exit_code()));
     }
-    let (config, seconds) = (run.plan.config.clone(), run.trained_seconds());
-    drop(run);
     Err(vocoder::go_on(args, &config, &folder, seconds))
 }

@@ -199,7 +199,7 @@ fn a_vocoder_is_trained_after_its_voice() {
     let steps = [&["--name", "v", "--steps", "2", "--set", "features.hop_length=128"][..], &share].concat();
     // The plan has both.
     let planned = train(&dir, &[&steps[..], &["--dry-run"]].concat()).success();
-    let sizes = ["parallel synthesizer:", "After the voice: its vocoder.", "vocoder: 6 blocks"];
+    let sizes = ["parallel synthesizer:", "its vocoder, for 50 % of the time of both", "vocoder: 6 blocks"];
     assert!(sizes.iter().all(|text| planned.stderr.contains(text)), "{}", planned.stderr);
     let output = train(&dir, &steps).success();
     assert!(output.stderr.contains("Its vocoder follows, in runs/v/vocoder"), "{}", output.stderr);

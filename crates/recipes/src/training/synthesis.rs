@@ -179,6 +179,13 @@ fn write_best(
     let folder = run.folder.path().join("samples");
     let missing = |error| Failure::failed(error, "the sound of the best model is missing");
     make_subfolder(&folder).map_err(missing)?;
+    // Those of an earlier end of the run: another model said them.
+    for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("best-") || name.ends_with("-vocoder.wav") {
+            std::fs::remove_file(entry.path()).failed()?;
+        }
+    }
     // Those that a validation writes.
     let mut samples = held_out(run, VALIDATION_UTTERANCES);
     samples.truncate(run.plan.config.training.samples as usize);

@@ -1,13 +1,13 @@
 //! Trains a vocoder. Its validation score is the distance between held-out recordings and the sound that it makes of their
 //! log-mels, which is saved.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::tensor::Device;
 use plimsoll_audio::{LogMel, Vocoder, read_audio, write_wav};
 use plimsoll_config::invocation::command;
-use plimsoll_core::{HostSample, Key, Measure};
+use plimsoll_core::{HostSample, Key, Measure, error_chain};
 use plimsoll_monitor::RunData;
 use plimsoll_speech::tts::is_synthesizer;
 use plimsoll_speech::vocoder::{
@@ -24,6 +24,7 @@ use super::summary::write_report;
 use super::task::{FinalScores, Trainable, TrainingTask, held_out};
 use crate::error::{Failure, FailureExt};
 use crate::plan::VALIDATION_UTTERANCES;
+use crate::reporter::Level;
 
 /// Maximum number of held-out recordings at the end of a run.
 const FINAL_UTTERANCES: usize = 64;
@@ -94,13 +95,17 @@ impl Vocoding {
     }
 }
 
-/// Writes sound by `vocoder`, trained in `folder`, beside the samples of the voice that it belongs to: what the best model of the voice
-/// says, and the recordings through their log-mels. Does nothing for a vocoder that is not in the folder of a voice.
-fn speak_for_voice(vocoder: &NeuralVocoder, folder: &Path) -> Result<(), Failure> {
-    let Some(voice) = folder.parent().filter(|voice| ModelFolder(voice).vocoder() == folder) else { return Ok(()) };
-    if !ModelFolder(voice).kind().is_ok_and(|kind| is_synthesizer(&kind)) {
-        return Ok(());
-    }
+/// Returns the folder of the voice that the vocoder in `folder` belongs to; `None` for a vocoder that is not in the folder of a voice.
+fn voice_of(folder: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    let voice = folder.parent().filter(|voice| ModelFolder(voice).vocoder() == folder)?;
+    let kind = ModelFolder(voice).kind().ok()?;
+    is_synthesizer(&kind).then(|| voice.to_path_buf())
+}
+
+/// Writes sound by `vocoder` beside the samples of its `voice`: what the best model of the voice says, and the recordings through their
+/// log-mels. A sample without its files is left out.
+fn speak_for_voice(vocoder: &NeuralVocoder, voice: &Path) -> Result<(), Failure> {
     let (samples, features) = (voice.join("samples"), &vocoder.config().features);
     let log_mel = LogMel::new(features).failed()?;
     let sound = RefinedVocoder::new(vocoder.clone()).failed()?;
@@ -114,8 +119,11 @@ fn speak_for_voice(vocoder: &NeuralVocoder, folder: &Path) -> Result<(), Failure
             break;
         }
         write(format!("best-{number}-vocoder.wav"), &mels_file::read(&said, features.n_mels).failed()?)?;
-        let recording = read_audio(samples.join(format!("recording-{number}.wav")), features.sample_rate).failed()?;
-        write(format!("truth-{number}-vocoder.wav"), &log_mel.extract(&recording.samples))?;
+        let recording = samples.join(format!("recording-{number}.wav"));
+        if recording.exists() {
+            let recording = read_audio(recording, features.sample_rate).failed()?;
+            write(format!("truth-{number}-vocoder.wav"), &log_mel.extract(&recording.samples))?;
+        }
     }
     let status = RunData::read(voice).map(|run| run.report.status);
     status.map_or(Ok(()), |status| write_report(voice, status))
@@ -172,7 +180,12 @@ impl TrainingTask for Vocoding {
         let evaluated = self.evaluate(&model, FINAL_UTTERANCES, runner, run).failed()?;
         let iterated = mean(evaluated.iter().map(|one| self.griffin_lim(&one.target).1));
         let refined = mean(evaluated.iter().map(|one| self.refined(one).1));
-        speak_for_voice(model.valid().vocoder(), run.folder.path())?;
+        let voice = voice_of(run.folder.path());
+        // The vocoder is trained all the same.
+        if let Some(Err(failure)) = voice.map(|voice| speak_for_voice(model.valid().vocoder(), &voice)) {
+            let text = format!("no sound was written beside the samples of the voice: {}", error_chain(&failure));
+            run.reporter.line(Level::Warning, &text);
+        }
         let scores = vec![
             distance(&evaluated),
             Measure::number("refined", "the same difference after rounds of Griffin-Lim from that sound", refined),
@@ -182,7 +195,9 @@ impl TrainingTask for Vocoding {
     }
 
     fn next_steps(&self, folder: &Path) -> String {
-        if let Some(voice) = folder.parent().filter(|voice| ModelFolder(voice).vocoder() == folder) {
+        if voice_of(folder).is_some()
+            && let Some(voice) = folder.parent()
+        {
             let command = command(&format!("say \"TEXT\" --run {} --out said.wav", voice.display()));
             return format!("The voice beside it speaks with this vocoder from now on: {command}\n");
         }
