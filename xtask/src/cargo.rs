@@ -8,6 +8,9 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
 
+/// The package that brings in every dependency of the workspace, with the features that all crates together use.
+pub(crate) const ONE_BUILD: &str = "one-build";
+
 /// Returns the root of the workspace. `cargo run` is asked first, so that a moved checkout is still found.
 pub(crate) fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

@@ -7,8 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::cargo::{cargo, code_of};
-use crate::test::ONE_BUILD;
+use crate::cargo::{ONE_BUILD, cargo, code_of};
 
 /// How to get what is missing.
 const INSTALL: &str = "`sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev` installs it";
@@ -20,14 +19,32 @@ const CHECKS: &[&str] = &[
     "test -p plimsoll --features plimsoll/mpi --test it --locked -- clusters::with_mpi",
 ];
 
+/// The program with which a storm of accidents runs. It is left in the build folder.
+const PROGRAM: &str = "build -p plimsoll --features plimsoll/mpi --bin plimsoll --locked";
+
+/// What takes longer: a run of four processes under accidents.
+const STORM: &[&str] = &["run", "-p", "storm", "--locked", "--", "--steps", "40", "--no-hang"];
+
 /// Runs the checks where they can run, as a step of all checks: says what is missing where they cannot.
 pub(crate) fn step() -> Result<ExitCode> {
-    if is_missing() { Ok(ExitCode::SUCCESS) } else { run_checks() }
+    if is_missing() { Ok(ExitCode::SUCCESS) } else { run_checks(CHECKS) }
+}
+
+/// Runs the storm where it can run, as a part of all long tests.
+pub(crate) fn long_step() -> Result<ExitCode> {
+    if is_missing() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let code = run_checks(&[PROGRAM])?;
+    if code != ExitCode::SUCCESS {
+        return Ok(code);
+    }
+    Ok(code_of(cargo().args(STORM).status().context("cannot start cargo")?))
 }
 
 /// Runs the checks. The exit code is 2 if something is missing for them.
 pub(crate) fn run() -> Result<ExitCode> {
-    if is_missing() { Ok(ExitCode::from(2)) } else { run_checks() }
+    if is_missing() { Ok(ExitCode::from(2)) } else { run_checks(CHECKS) }
 }
 
 /// Returns whether something is missing for the checks, and says what.
@@ -40,8 +57,8 @@ fn is_missing() -> bool {
 }
 
 /// Runs the checks, and stops at the first that fails.
-fn run_checks() -> Result<ExitCode> {
-    for check in CHECKS {
+fn run_checks(checks: &[&str]) -> Result<ExitCode> {
+    for check in checks {
         let mut words = check.split(' ');
         let mut command = cargo();
         command.args(words.next()).args(["-p", ONE_BUILD]).args(words);

@@ -7,14 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::Misuse;
-use crate::cargo::{cargo, code_of, has_command};
+use crate::cargo::{ONE_BUILD, cargo, code_of, has_command};
+use crate::mpi;
 use crate::smoke;
 
 /// Environment variable that enables the tests named `long_*`; without it they return at once.
 const LONG: &str = "PLIMSOLL_LONG";
-
-/// The package that brings in every dependency of the workspace, with the features that all crates together use.
-pub(crate) const ONE_BUILD: &str = "one-build";
 
 /// Option for the training on a GPU that does not exist, and nothing else.
 const PAPER_GPU: &str = "--paper-gpu";
@@ -75,6 +73,12 @@ impl Wish {
             let code = smoke::run()?;
             if code != ExitCode::SUCCESS {
                 return Ok(code);
+            }
+            if self.long {
+                let code = mpi::long_step()?;
+                if code != ExitCode::SUCCESS {
+                    return Ok(code);
+                }
             }
         }
         if !self.extra.is_empty() {

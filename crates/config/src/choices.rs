@@ -169,6 +169,17 @@ choice! {
 }
 
 choice! {
+    /// The order in which the processes of a run add their gradients.
+    SumsChoice {
+        /// The order of the MPI library: inside of each machine first, then between machines.
+        #[default]
+        Library = "library",
+        /// The order of the processes, so that a run of processes has the bits of a run of replicas.
+        Ordered = "ordered",
+    }
+}
+
+choice! {
     /// How many kernels a GPU tries for an operation that meets new sizes.
     TuningChoice {
         /// The fewest: sizes that are close share a choice.

@@ -64,6 +64,15 @@ pub trait Collective: Send + Sync {
         Ok(())
     }
 
+    /// All-reduce as [`sum_f32`](Self::sum_f32), in the order that is fastest: a network's library may add in another one. All
+    /// replicas get the same bits. The default is the order of the ranks.
+    ///
+    /// # Errors
+    /// If another replica has ended.
+    fn sum_f32_in_any_order(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        self.sum_f32(values)
+    }
+
     /// Returns whether all replicas pass `true` as `yes`.
     ///
     /// # Errors
@@ -112,6 +121,10 @@ macro_rules! by_pointer {
 
             fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
                 (**self).sum_f32(values)
+            }
+
+            fn sum_f32_in_any_order(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+                (**self).sum_f32_in_any_order(values)
             }
 
             fn agree(&self, yes: bool) -> Result<bool, CollectiveError> {

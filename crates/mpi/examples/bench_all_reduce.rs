@@ -11,16 +11,16 @@ fn main() {
 #[cfg(feature = "mpi")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use plimsoll_core::Collective;
-    use plimsoll_mpi::scale::{Algorithm, Cluster, LinkTest, all_reduce_seconds, measure_link};
-    use plimsoll_mpi::{Bf16Feedback, Limits, MpiWorld};
+    use plimsoll_mpi::scale::{Cluster, LinkTest, all_reduce_seconds, measure_link};
+    use plimsoll_mpi::{Limits, MpiWorld};
 
     let number = |index: usize, default: usize| std::env::args().nth(index).map_or(Ok(default), |text| text.parse());
     let (len, rounds) = (number(1, 25)? * 1_000_000, number(2, 9)?);
     let world = MpiWorld::initialize()?;
-    let library = world.library_version();
+    let (library, nodes, ranks_per_node) = (world.library_version(), world.place().nodes, world.place().local_ranks);
     let replica = world.into_replica(Limits::default())?;
     let own = vec![replica.rank() as f32 + 0.5; len];
-    let (mut values, mut sums, mut feedback) = (own.clone(), own.clone(), Bf16Feedback::new());
+    let (mut values, mut sums) = (own.clone(), own.clone());
     let mut times: [Vec<f64>; 3] = Default::default();
     for round in 0..=rounds {
         for (way, times) in times.iter_mut().enumerate() {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             match way {
                 0 => replica.plain_all_reduce(&mut values, &mut sums)?,
                 1 => replica.sum_f32(&mut values)?,
-                _ => replica.sum_bf16(&mut values, &mut feedback)?,
+                _ => replica.sum_f32_by_library(&mut values)?,
             }
             // The slowest rank counts, and the first round makes the buffers.
             let slowest = replica.gather(start.elapsed().as_secs_f64().to_le_bytes().to_vec())?;
@@ -40,23 +40,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    let link = measure_link(&replica, &LinkTest::default(), &mut |values| replica.sum_f32(values))?;
+    let link = measure_link(&replica, nodes, &LinkTest::default(), &mut |values| replica.sum_f32_by_library(values))?;
     if replica.rank() == 0 {
         println!("{library}, {} ranks, {} numbers, median (best) of {rounds}:", replica.ranks(), len);
-        let [plain, ours, half] = times.map(|mut times| {
+        let [plain, ordered, library] = times.map(|mut times| {
             times.sort_by(f64::total_cmp);
             (times[times.len() / 2], times[0])
         });
-        for (name, time) in [("MPI_Allreduce", plain), ("sum_f32", ours), ("sum_bf16", half)] {
+        for (name, time) in [("MPI_Allreduce", plain), ("ordered", ordered), ("library", library)] {
             let (rate, best) = (100.0 * plain.0 / time.0, 100.0 * plain.1 / time.1);
             println!("{name:<14} {:7.1} ms ({:7.1} ms)  {rate:5.0} % ({best:5.0} %)", time.0 * 1e3, time.1 * 1e3);
         }
         if let Some(link) = link {
             let ranks = replica.ranks();
-            let (ranks_per_node, full_speed_ranks) = (ranks, ranks);
+            let full_speed_ranks = ranks as f64;
             let cluster =
                 Cluster { within: link, between: link, ranks_per_node, full_speed_ranks, node_hour_cost: None };
-            let seconds = all_reduce_seconds(Algorithm::Slices, ranks, len as f64 * 4.0, &cluster);
+            let seconds = all_reduce_seconds(ranks, len as f64 * 4.0, &cluster);
             println!("{:<14} {:7.1} ms, from sums of 4M numbers", "predicted", seconds * 1e3);
         }
     }

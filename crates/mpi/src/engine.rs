@@ -24,6 +24,8 @@ pub(crate) struct Engine<T> {
     reported: bool,
     /// Ranks that have reported their end.
     left: Vec<bool>,
+    /// Whether a rank has ended in the middle of a sum by the library: its end would wait for that.
+    cut_off: bool,
     leaving_since: Option<Duration>,
 }
 
@@ -53,7 +55,17 @@ impl<T: Transport> Engine<T> {
         let left = vec![false; transport.ranks()];
         let watch = Watch::new(limits.beat(), limits.silence(), now);
         let post = Post::new(transport);
-        Self { post, limits, watch, completed: 0, failures: Vec::new(), reported: false, left, leaving_since: None }
+        Self {
+            post,
+            limits,
+            watch,
+            completed: 0,
+            failures: Vec::new(),
+            reported: false,
+            left,
+            cut_off: false,
+            leaving_since: None,
+        }
     }
 
     pub(crate) fn post(&mut self) -> &mut Post<T> {
@@ -112,8 +124,15 @@ impl<T: Transport> Engine<T> {
             return Some(Err(error));
         }
         let awaited = operation.awaited(started.number, &self.post);
-        let over = now.saturating_sub(started.since) > self.limits.wait();
-        over.then(|| Err(CollectiveError::timed_out(awaited.unwrap_or(self.post.rank()), self.limits.wait())))
+        let wait = self.limits.wait();
+        let over = now.saturating_sub(started.since) > wait;
+        over.then(|| match awaited {
+            Some(rank) => Err(CollectiveError::timed_out(rank, wait)),
+            None => {
+                let cause = format!("has waited {} s for a sum of the MPI library", wait.as_secs());
+                Err(CollectiveError { rank: self.post.rank(), cause })
+            }
+        })
     }
 
     /// Returns the rank that an operation waits for.
@@ -155,7 +174,10 @@ impl<T: Transport> Engine<T> {
     fn read_report(&mut self, from: usize, header: Header, cause: &[u8]) {
         let only_left = header.kind == Kind::Leave && cause.is_empty();
         match header.kind {
-            Kind::Leave => self.left[from] = true,
+            Kind::Leave => {
+                self.left[from] = true;
+                self.cut_off |= header.total > 0;
+            }
             Kind::Failure => {}
             _ => return,
         }
@@ -190,7 +212,8 @@ impl<T: Transport> Engine<T> {
         let part = error.map_or(0, |error| error.rank as u64);
         let mut cause = error.map_or("", |error| error.cause.as_str());
         cause = &cause[..cause.floor_char_boundary(CAUSE_LEN_MAX)];
-        let packet = Header { part, ..Header::new(kind, self.completed) }.packet(cause.as_bytes());
+        let total = u64::from(kind == Kind::Leave && self.cut_off);
+        let packet = Header { part, total, ..Header::new(kind, self.completed) }.packet(cause.as_bytes());
         for to in self.post.others() {
             // A rank that cannot be reached needs no report, and the others get theirs.
             let _ = self.post.send_aside(to, packet.clone());
@@ -204,6 +227,7 @@ impl<T: Transport> Engine<T> {
             let rank = self.post.rank();
             self.left[rank] = true;
             self.reported = true;
+            self.cut_off |= self.post.is_summing();
             let error = self.failures.iter().find(|failure| !failure.only_left).map(|failure| failure.error.clone());
             self.send_report(Kind::Leave, error.as_ref());
         }
@@ -213,7 +237,7 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn farewell(&mut self, hurry: bool, now: Duration) -> Option<bool> {
         self.tick(now);
         if self.left.iter().all(|&left| left) && self.post.outstanding() == 0 {
-            return Some(true);
+            return Some(!self.cut_off);
         }
         let failed = hurry || self.failures.iter().any(|failure| !failure.only_left);
         let limit = if failed { FAREWELL } else { self.limits.wait() };

@@ -15,16 +15,17 @@ mod watch;
 
 mod operation;
 mod post;
-mod values;
 
 mod gather;
-mod sum;
+mod library_sum;
 
 mod engine;
 mod replica;
 
 #[cfg(feature = "mpi")]
 mod mpi_calls;
+#[cfg(feature = "mpi")]
+mod mpi_sums;
 #[cfg(feature = "mpi")]
 mod mpi_transport;
 #[cfg(feature = "mpi")]
@@ -45,7 +46,6 @@ pub use packet::Packet;
 pub use pool::Pool;
 pub use replica::MessageReplica;
 pub use transport::Transport;
-pub use values::Bf16Feedback;
 #[cfg(feature = "mpi")]
 pub use {
     mpi_calls::MpiCallError,

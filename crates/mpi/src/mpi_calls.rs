@@ -81,6 +81,16 @@ impl Communicator {
         }
     }
 
+    /// Makes a communicator of the ranks that have the same color as this one.
+    pub(crate) fn of_color(self, color: usize) -> Result<Self, MpiCallError> {
+        let mut part = MaybeUninit::uninit();
+        // SAFETY: all ranks make this call; the handle is written when it succeeds.
+        unsafe {
+            check("MPI_Comm_split", ffi::MPI_Comm_split(self.0, count(color), 0, part.as_mut_ptr()))?;
+            Ok(Self(part.assume_init()))
+        }
+    }
+
     /// Gives the communicator back. All ranks make this call.
     pub(crate) fn free(mut self) {
         // SAFETY: the handle is not used afterwards.
@@ -123,6 +133,57 @@ impl Communicator {
             ffi::MPI_Allreduce(from, to, count, ffi::RSMPI_FLOAT, ffi::RSMPI_SUM, self.0)
         };
         check("MPI_Allreduce", code)
+    }
+
+    /// Begins to sum `values` over all ranks into `sums` of each rank.
+    ///
+    /// # Safety
+    /// Both have one length. They must stay where they are, untouched, until the request is complete.
+    pub(crate) unsafe fn begin_all_reduce(
+        self,
+        values: *const [f32],
+        sums: *mut [f32],
+    ) -> Result<Request, MpiCallError> {
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: the caller keeps both.
+        unsafe {
+            let (from, to, len) = (values.cast::<c_void>(), sums.cast::<c_void>(), count(values.len()));
+            let (float, sum) = (ffi::RSMPI_FLOAT, ffi::RSMPI_SUM);
+            let code = ffi::MPI_Iallreduce(from, to, len, float, sum, self.0, request.as_mut_ptr());
+            check("MPI_Iallreduce", code)?;
+            Ok(Request(request.assume_init()))
+        }
+    }
+
+    /// Begins to sum `values` over all ranks into `sums` of rank 0.
+    ///
+    /// # Safety
+    /// As for [`Communicator::begin_all_reduce`].
+    pub(crate) unsafe fn begin_reduce(self, values: *const [f32], sums: *mut [f32]) -> Result<Request, MpiCallError> {
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: the caller keeps both.
+        unsafe {
+            let (from, to, len) = (values.cast::<c_void>(), sums.cast::<c_void>(), count(values.len()));
+            let (float, sum) = (ffi::RSMPI_FLOAT, ffi::RSMPI_SUM);
+            let code = ffi::MPI_Ireduce(from, to, len, float, sum, 0, self.0, request.as_mut_ptr());
+            check("MPI_Ireduce", code)?;
+            Ok(Request(request.assume_init()))
+        }
+    }
+
+    /// Begins to replace the values of all ranks by those of rank 0.
+    ///
+    /// # Safety
+    /// As for [`Communicator::begin_all_reduce`].
+    pub(crate) unsafe fn begin_broadcast(self, values: *mut [f32]) -> Result<Request, MpiCallError> {
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: the caller keeps the values.
+        unsafe {
+            let (own, len) = (values.cast::<c_void>(), count(values.len()));
+            let code = ffi::MPI_Ibcast(own, len, ffi::RSMPI_FLOAT, 0, self.0, request.as_mut_ptr());
+            check("MPI_Ibcast", code)?;
+            Ok(Request(request.assume_init()))
+        }
     }
 
     /// Begins to send bytes.
@@ -190,5 +251,5 @@ impl Request {
 }
 
 fn count(len: usize) -> c_int {
-    c_int::try_from(len).expect("packets are far below 2 GiB")
+    c_int::try_from(len).expect("packets, ranks and nodes are far below 2^31")
 }

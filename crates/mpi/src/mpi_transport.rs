@@ -8,6 +8,7 @@ use mpi::environment::Universe;
 use plimsoll_core::CollectiveError;
 
 use crate::mpi_calls::{Communicator, Message, MpiCallError, Request};
+use crate::mpi_sums::MpiSums;
 use crate::packet::Packet;
 use crate::pool::Pool;
 use crate::transport::Transport;
@@ -26,23 +27,32 @@ pub struct MpiTransport {
     arriving: Vec<VecDeque<(Request, Vec<u8>)>>,
     /// Ranks with messages under way.
     senders: Vec<usize>,
+    sums: MpiSums,
 }
 
 /// Messages that begin to arrive in one call: the call must end even if others send without end.
 const BEGUN_MAX: usize = 64;
 
 impl MpiTransport {
-    /// Joins the ranks of the communicator. All ranks make this call.
-    pub(crate) fn new(communicator: Communicator, universe: Universe) -> Result<Self, MpiCallError> {
+    /// Joins the ranks of the communicator. Sums are made inside of each group of ranks first. All ranks make this call.
+    pub(crate) fn new(communicator: Communicator, universe: Universe, group: usize) -> Result<Self, MpiCallError> {
         let (rank, ranks) = (communicator.rank()?, communicator.ranks()?);
         let arriving = (0..ranks).map(|_| VecDeque::new()).collect();
         let (sends, senders) = (Vec::new(), Vec::new());
-        Ok(Self { rank, ranks, communicator, universe: Some(universe), sends, arriving, senders })
+        let sums = MpiSums::new(communicator, group)?;
+        Ok(Self { rank, ranks, communicator, universe: Some(universe), sends, arriving, senders, sums })
     }
 
     /// Returns the communicator, for calls that all ranks make.
     pub(crate) fn communicator(&self) -> Communicator {
         self.communicator
+    }
+
+    /// Makes sums inside of other groups of ranks first. All ranks make this call.
+    pub(crate) fn set_group(&mut self, group: usize) -> Result<(), MpiCallError> {
+        self.sums.free();
+        self.sums = MpiSums::new(self.communicator, group)?;
+        Ok(())
     }
 
     /// Begins to receive all messages that have begun to arrive.
@@ -102,6 +112,11 @@ fn lost(rank: usize, error: &MpiCallError) -> CollectiveError {
     CollectiveError { rank, cause: format!("cannot be reached: {error}") }
 }
 
+/// Makes the error of a sum that the library refuses.
+fn cannot_sum(rank: usize, error: &MpiCallError) -> CollectiveError {
+    CollectiveError { rank, cause: format!("cannot sum by the MPI library: {error}") }
+}
+
 impl Transport for MpiTransport {
     fn rank(&self) -> usize {
         self.rank
@@ -135,6 +150,22 @@ impl Transport for MpiTransport {
         self.sends.len()
     }
 
+    fn has_library(&self) -> bool {
+        true
+    }
+
+    fn begin_sum(&mut self, values: &[f32]) -> Result<(), CollectiveError> {
+        self.sums.begin(values).map_err(|error| cannot_sum(self.rank, &error))
+    }
+
+    fn take_sum(&mut self, out: &mut [f32]) -> Result<Option<usize>, CollectiveError> {
+        self.sums.take(out).map_err(|error| cannot_sum(self.rank, &error))
+    }
+
+    fn is_summing(&self) -> bool {
+        !self.sums.is_empty()
+    }
+
     fn ends_together(&self) -> bool {
         true
     }
@@ -143,6 +174,7 @@ impl Transport for MpiTransport {
     fn close(&mut self, clean: bool) {
         let Some(universe) = self.universe.take() else { return };
         if clean && self.senders.is_empty() {
+            self.sums.free();
             self.communicator.free();
             drop(universe);
         } else {

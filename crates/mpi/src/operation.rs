@@ -11,7 +11,7 @@ pub(crate) trait Operation {
     /// Kinds of its packets.
     const KINDS: &'static [Kind];
 
-    /// Goes on as far as the packets allow that have arrived, or for one bucket. Returns whether it is complete.
+    /// Goes on as far as the packets allow that have arrived. Returns whether it is complete.
     fn advance<T: Transport>(&mut self, number: u64, post: &mut Post<T>) -> Result<bool, CollectiveError>;
 
     /// Returns the rank that it waits for, the first one that holds up the others.

@@ -19,20 +19,18 @@ pub(crate) enum Kind {
     Leave,
     /// A part of the bytes of a gather.
     Gather,
-    /// A slice of a bucket, for the rank that adds it up.
-    Slice,
-    /// The sums of a slice, for all ranks.
-    Sums,
+    /// The sender is ready for a sum by the network's library.
+    Begin,
 }
 
-const KINDS: [Kind; 6] = [Kind::Beat, Kind::Failure, Kind::Leave, Kind::Gather, Kind::Slice, Kind::Sums];
+const KINDS: [Kind; 5] = [Kind::Beat, Kind::Failure, Kind::Leave, Kind::Gather, Kind::Begin];
 
 impl Kind {
     /// Returns the name of the operation that sends such packets.
     pub(crate) fn operation(self) -> &'static str {
         match self {
             Self::Gather => "gather",
-            Self::Slice | Self::Sums => "sum",
+            Self::Begin => "sum",
             Self::Beat | Self::Failure | Self::Leave => "no operation",
         }
     }
@@ -42,27 +40,24 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// Format of the numbers in a sum; 0 for others.
-    pub(crate) format: u8,
     /// Number of the operation, from 1. For failure and leave: of the last operation that the sender has completed.
     pub(crate) operation: u64,
-    /// Index of a chunk or a bucket. For a failure: the rank that failed.
+    /// Index of a chunk. For a failure: the rank that failed.
     pub(crate) part: u64,
-    /// Bytes of a gather, or numbers of a sum, in all packets together.
+    /// Bytes of a gather, or numbers of a sum, in all packets together. For leave: whether a sum by the library was cut off.
     pub(crate) total: u64,
 }
 
 impl Header {
     /// Makes a header without part and total.
     pub(crate) fn new(kind: Kind, operation: u64) -> Self {
-        Self { kind, format: 0, operation, part: 0, total: 0 }
+        Self { kind, operation, part: 0, total: 0 }
     }
 
     /// Returns the bytes of the header.
     pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[0] = self.kind as u8;
-        bytes[1] = self.format;
         for (index, number) in [self.operation, self.part, self.total].into_iter().enumerate() {
             bytes[8 * (index + 1)..][..8].copy_from_slice(&number.to_le_bytes());
         }
@@ -73,7 +68,7 @@ impl Header {
     pub(crate) fn read(packet: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u64::from_le_bytes(packet.get(at..at + 8)?.try_into().ok()?));
         let kind = *KINDS.get(usize::from(*packet.first()?))?;
-        Some(Self { kind, format: *packet.get(1)?, operation: number(8)?, part: number(16)?, total: number(24)? })
+        Some(Self { kind, operation: number(8)?, part: number(16)?, total: number(24)? })
     }
 
     /// Makes a packet of the header and `body`.
@@ -98,9 +93,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_is_read_as_written(kind in 0..6usize, format: u8, numbers: [u64; 3], rest: Vec<u8>) {
+        fn a_header_is_read_as_written(kind in 0..KINDS.len(), numbers: [u64; 3], rest: Vec<u8>) {
             let [operation, part, total] = numbers;
-            let header = Header { kind: KINDS[kind], format, operation, part, total };
+            let header = Header { kind: KINDS[kind], operation, part, total };
             let packet = header.packet(&rest);
             prop_assert_eq!(Header::read(&packet), Some(header));
             prop_assert_eq!(body(&packet), &rest[..]);

@@ -10,9 +10,9 @@ pub struct Pool {
     free: Vec<Vec<u8>>,
 }
 
-/// More buffers than a sum with a few ranks has at once; the rest goes back to the allocator.
+/// More buffers than a gather with a few ranks has at once; the rest goes back to the allocator.
 const FREE_MAX: usize = 64;
-/// Buffers above this are too large to keep: they come from gathers, which are rare.
+/// Buffers above this are too large to keep: they come from large gathers, which are rare.
 const KEPT_LEN_MAX: usize = 8 << 20;
 
 impl Pool {

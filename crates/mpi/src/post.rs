@@ -17,7 +17,7 @@ pub(crate) struct Post<T> {
 }
 
 /// Kinds that wait in the inbox for an operation.
-const SORTED: [Kind; 3] = [Kind::Gather, Kind::Slice, Kind::Sums];
+const SORTED: [Kind; 2] = [Kind::Gather, Kind::Begin];
 
 /// What arrived for the heartbeat and the failures, which no operation asks for.
 #[derive(Default)]
@@ -71,6 +71,24 @@ impl<T: Transport> Post<T> {
     /// Begins to send a packet that belongs to no operation, so that it does not count as progress of one.
     pub(crate) fn send_aside(&mut self, to: usize, packet: Packet) -> Result<(), CollectiveError> {
         self.transport.send(to, packet, &mut self.pool)
+    }
+
+    /// Begins to sum values by the library.
+    pub(crate) fn begin_sum(&mut self, values: &[f32]) -> Result<(), CollectiveError> {
+        self.moved += 1;
+        self.transport.begin_sum(values)
+    }
+
+    /// Writes the oldest sums of the library to the start of `out`, if they are complete, and returns their number.
+    pub(crate) fn take_sum(&mut self, out: &mut [f32]) -> Result<Option<usize>, CollectiveError> {
+        let sums = self.transport.take_sum(out)?;
+        self.moved += u64::from(sums.is_some());
+        Ok(sums)
+    }
+
+    /// Returns whether a sum of the library has begun and was not taken.
+    pub(crate) fn is_summing(&self) -> bool {
+        self.transport.is_summing()
     }
 
     /// Sorts all packets that have arrived.

@@ -10,12 +10,11 @@ use plimsoll_core::{Collective, CollectiveError};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::gather::{CHUNK_LEN, Gather};
+use crate::library_sum::{LibrarySum, PART_LEN, check_equal};
 use crate::limits::Limits;
 use crate::operation::Operation;
 use crate::post::Post;
-use crate::sum::{SLICE_LEN, Sum};
 use crate::transport::Transport;
-use crate::values::{Bf16Feedback, Exact, Rounded, Values};
 
 /// A replica that exchanges messages with the others.
 ///
@@ -45,6 +44,7 @@ use crate::values::{Bf16Feedback, Exact, Rounded, Values};
 pub struct MessageReplica<T: Transport> {
     rank: usize,
     ranks: usize,
+    has_library: bool,
     shared: Arc<Shared<T>>,
     /// Lets one operation begin after the other.
     turn: Mutex<()>,
@@ -90,6 +90,7 @@ impl<T: Transport + 'static> MessageReplica<T> {
     /// If the thread cannot be started.
     pub fn new(transport: T, limits: Limits) -> io::Result<Self> {
         let (rank, ranks, born) = (transport.rank(), transport.ranks(), Instant::now());
+        let has_library = transport.has_library();
         let engine = Mutex::new(Engine::new(transport, limits, Duration::ZERO));
         let shared = Arc::new(Shared { engine, born, stopped: Mutex::new(false), stop: Condvar::new() });
         let heart = if ranks > 1 {
@@ -99,49 +100,73 @@ impl<T: Transport + 'static> MessageReplica<T> {
         } else {
             None
         };
-        Ok(Self { rank, ranks, shared, turn: Mutex::new(()), waits: Mutex::new(vec![Duration::ZERO; ranks]), heart })
+        Ok(Self {
+            rank,
+            ranks,
+            has_library,
+            shared,
+            turn: Mutex::new(()),
+            waits: Mutex::new(vec![Duration::ZERO; ranks]),
+            heart,
+        })
     }
 }
 
 impl<T: Transport> MessageReplica<T> {
     /// Replaces `values` by their sums over all ranks, with the bits that adding the arrays in the order of the ranks
-    /// gives. All ranks get the same bits. Each rank sends and receives about twice the bytes of the array. After an
-    /// error the values mean nothing.
+    /// gives. All ranks get the same bits. Each rank sends its array to all others, part by part. After an error the values mean
+    /// nothing.
     ///
     /// # Errors
     /// If another rank has ended, has failed, does not answer in time, or gave another number of values.
     pub fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
-        self.sum_values(Exact(values))
+        match self.ranks {
+            1 => Ok(()),
+            _ => self.sum_in_order(values, PART_LEN),
+        }
     }
 
-    /// Does the same as [`MessageReplica::sum_f32`] for f64.
+    /// Sums in the order of the ranks, in parts of `part_len` numbers.
+    pub(crate) fn sum_in_order(&self, values: &mut [f32], part_len: usize) -> Result<(), CollectiveError> {
+        let len = values.len() as u64;
+        // No numbers at all are a part, too, so that ranks that give some are found.
+        for part in 0..values.len().div_ceil(part_len).max(1) {
+            let end = ((part + 1) * part_len).min(values.len());
+            let own = &mut values[part * part_len..end];
+            let bytes = own.iter().flat_map(|value| value.to_le_bytes());
+            let all = self.gather(len.to_le_bytes().into_iter().chain(bytes).collect())?;
+            for (rank, bytes) in all.iter().enumerate() {
+                let (found, bytes) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
+                check_equal(rank, u64::from_le_bytes(*found), len)
+                    .inspect_err(|error| self.shared.engine().report(error.clone()))?;
+                let numbers = bytes.as_chunks().0.iter().map(|&number| f32::from_le_bytes(number));
+                // From the first number on, not from zero: the sum of nothing but -0.0 is -0.0.
+                match rank {
+                    0 => own.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = number),
+                    _ => own.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces `values` by their sums over all ranks, as the library of the network adds them: inside of each node first,
+    /// and then between the nodes. The order is the library's own. All ranks get the same bits. Where the network has no
+    /// library this is [`MessageReplica::sum_f32`].
     ///
     /// # Errors
     /// As for [`MessageReplica::sum_f32`].
-    pub fn sum_f64(&self, values: &mut [f64]) -> Result<(), CollectiveError> {
-        self.sum_values(Exact(values))
-    }
-
-    /// Sums as [`MessageReplica::sum_f32`], but the numbers travel as bf16, which is half the bytes. What rounding takes
-    /// is kept in `feedback` and added to the next sum. All ranks get the same bits, but not those of a sum in f32. With
-    /// one rank nothing is rounded.
-    ///
-    /// # Errors
-    /// As for [`MessageReplica::sum_f32`].
-    pub fn sum_bf16(&self, values: &mut [f32], feedback: &mut Bf16Feedback) -> Result<(), CollectiveError> {
-        self.sum_values(Rounded::new(values, feedback))
+    pub fn sum_f32_by_library(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        match (self.ranks, self.has_library) {
+            (1, _) => Ok(()),
+            (_, true) => self.run(|_| LibrarySum::new(values, PART_LEN)).map(|_| ()),
+            (_, false) => self.sum_f32(values),
+        }
     }
 
     /// Returns how long this rank has waited for each other one since it was made. A straggler stands out in it.
     pub fn wait_times(&self) -> Vec<Duration> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn sum_values<V: Values>(&self, values: V) -> Result<(), CollectiveError> {
-        match self.ranks {
-            1 => Ok(()),
-            _ => self.run(|post| Sum::new(values, SLICE_LEN, post)).map(|_| ()),
-        }
     }
 
     /// Runs an operation to its end.
@@ -196,12 +221,12 @@ impl<T: Transport> Collective for MessageReplica<T> {
         }
     }
 
-    fn sum(&self, values: &mut [f64]) -> Result<(), CollectiveError> {
-        self.sum_f64(values)
-    }
-
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
         Self::sum_f32(self, values)
+    }
+
+    fn sum_f32_in_any_order(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        self.sum_f32_by_library(values)
     }
 
     fn fail(&self, reason: &str) {

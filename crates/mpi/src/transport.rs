@@ -31,6 +31,36 @@ pub trait Transport: Send {
     /// Returns the number of packets whose sending has begun and is not complete.
     fn outstanding(&self) -> usize;
 
+    /// Returns whether the network has a library that sums. The default is no.
+    fn has_library(&self) -> bool {
+        false
+    }
+
+    /// Begins to sum `values` over all ranks by the network's library. All ranks begin sums of the same lengths in the same
+    /// order. Called only if there is a library.
+    ///
+    /// # Errors
+    /// If the library reports one.
+    fn begin_sum(&mut self, values: &[f32]) -> Result<(), CollectiveError> {
+        let _ = values;
+        Ok(())
+    }
+
+    /// Writes the sums of the oldest values that were given to [`Transport::begin_sum`] to the start of `out`, if they are
+    /// complete, and returns their number.
+    ///
+    /// # Errors
+    /// If the library reports one.
+    fn take_sum(&mut self, out: &mut [f32]) -> Result<Option<usize>, CollectiveError> {
+        let _ = out;
+        Ok(None)
+    }
+
+    /// Returns whether a sum of the library has begun and was not taken.
+    fn is_summing(&self) -> bool {
+        false
+    }
+
     /// Returns whether the transport ends well only after all other ranks have ended theirs. The default is no.
     fn ends_together(&self) -> bool {
         false

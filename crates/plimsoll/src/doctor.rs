@@ -1,6 +1,7 @@
 //! `plimsoll doctor`: checks machine and program before a run.
 
 mod fusion;
+mod links;
 mod loading;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use plimsoll_monitor::doctor::{Check, DeviceKind, Doctor, DoctorOptions, DoctorP
 use plimsoll_recipes::corpus;
 use plimsoll_recipes::demand::DemandBuilder;
 use plimsoll_recipes::device::TrainingDevice;
+use plimsoll_recipes::processes::Processes;
 use plimsoll_recipes::{Failure, FailureExt};
 use tempfile::TempDir;
 
@@ -50,6 +52,14 @@ pub(crate) struct DoctorArgs {
 
 /// Checks machine and program. The exit code is 0 if all is well, 1 after a warning and 2 after a failure.
 pub(crate) fn doctor(args: &DoctorArgs, memory: &'static CountingAllocator) -> Result<ExitCode, Failure> {
+    let joined = Processes::join();
+    if let Ok(processes) = &joined
+        && !processes.is_first()
+    {
+        links::measure(processes)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let links = links::check(joined);
     let mut loaded = load_trial(&args.config)?;
     let config = loaded.config.clone();
     let _small = small_corpus(&mut loaded)?;
@@ -67,7 +77,8 @@ pub(crate) fn doctor(args: &DoctorArgs, memory: &'static CountingAllocator) -> R
         // Before the checks, which take a while.
         OutputFile::new(path, "--bundle", ForceFlag { force: true }, &["tar.gz"])?;
     }
-    let doctor = own_checks(&config).into_iter().fold(Doctor::for_machine(&facts, &options), Doctor::with);
+    let own = own_checks(&config).into_iter().chain(links);
+    let doctor = own.fold(Doctor::for_machine(&facts, &options), Doctor::with);
     // After the check of the device: without one nothing trains.
     let doctor = doctor.with(loading::check(loaded, memory));
     let bar = if args.json { ProgressBar::hidden() } else { bar() };

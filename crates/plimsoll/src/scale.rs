@@ -72,7 +72,7 @@ fn positive(text: &str) -> Result<f64, String> {
 /// Prints what more processes would bring to a run. Under MPI it measures the links between its processes first.
 pub(crate) fn scale(args: &ScaleArgs) -> Result<ExitCode, Failure> {
     let processes = Processes::join()?;
-    let measured = processes.measure_link()?;
+    let (measured, full_speed) = (processes.measure_link()?, processes.measure_full_speed()?);
     if !processes.is_first() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -83,12 +83,16 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ExitCode, Failure> {
         within,
         between,
         ranks_per_node: args.ranks_per_node.get(),
-        full_speed_ranks: facts.full_speed_ranks(args.ranks_per_node.get()),
+        full_speed_ranks: match (full_speed, facts.host_threads) {
+            // On GPUs the processors say nothing, and fewer processes than asked for say nothing of more.
+            (Some(measured), Some(_)) if processes.local_ranks() >= args.ranks_per_node.get() => measured,
+            _ => facts.full_speed_ranks(args.ranks_per_node.get()),
+        },
         node_hour_cost: args.price,
     };
     let rows = table(&step, &cluster, args.ranks.get());
     if args.json {
-        let all = json!({"step": step, "cluster": cluster, "steps_measured": facts.steps, "table": rows});
+        let all = json!({"step": step, "cluster": cluster, "steps_measured": facts.steps, "half_of_steps": facts.half, "table": rows});
         println!("{all:#}");
     } else {
         let is_measured = [is_one_machine, !is_one_machine].map(|is_this| measured.is_some() && is_this);
@@ -139,17 +143,20 @@ struct TrainingTable {
 struct RunFacts {
     /// Number of steps that were measured.
     steps: usize,
+    /// Times between which half of the steps lie.
+    half: [f64; 2],
     /// Threads of the process that trained, if the CPU did.
     host_threads: Option<usize>,
 }
 
 impl RunFacts {
     /// Returns how many processes of a machine like this one compute at full speed: all, if each has a GPU.
-    fn full_speed_ranks(&self, ranks_per_node: usize) -> usize {
-        match self.host_threads {
+    fn full_speed_ranks(&self, ranks_per_node: usize) -> f64 {
+        let count = match self.host_threads {
             Some(threads) => (Host::read().logical_cpus / threads.max(1)).max(1),
             None => ranks_per_node,
-        }
+        };
+        count as f64
     }
 }
 
@@ -191,17 +198,61 @@ fn measured_step(run: &Path) -> Result<(Step, RunFacts), Failure> {
     };
     let of =
         |owners: &'static [TimeOwner]| move |step: &StepEvent| owners.iter().map(|&owner| step.times.get(owner)).sum();
+    let shared = of(SHARED);
+    let each: Vec<(f64, f64)> = steps.iter().filter_map(|step| Some((padded_frames(step)?, shared(step)))).collect();
+    let (compute, (of_each, jitter)) = (median(&shared), fixed_and_jitter(&each));
+    let mut seconds: Vec<f64> = steps.iter().map(|step| shared(step) + of(OWN)(step)).collect();
+    seconds.sort_by(f64::total_cmp);
+    let half = [seconds[seconds.len() / 4], seconds[seconds.len() - 1 - seconds.len() / 4]];
     let utterances = median(&|step| step.shape.map_or(step.micro_batches, |shape| shape.utterances as usize) as f64);
     let step = Step {
-        compute_seconds: median(&of(SHARED)),
-        fixed_seconds: median(&of(OWN)),
+        compute_seconds: (compute - of_each).max(0.0),
+        fixed_seconds: median(&of(OWN)) + of_each,
         gradient_bytes: parameters as f64 * size_of::<f32>() as f64,
         micro_batches: (utterances as usize).max(1),
         audio_seconds: median(&|step| step.frames as f64) * hop_seconds,
+        jitter,
     };
     let device = header.device.unwrap_or_default();
     let host_threads = device.strip_prefix("the CPU, ").and_then(|rest| rest.split(' ').next()?.parse().ok());
-    Ok((step, RunFacts { steps: steps.len(), host_threads }))
+    Ok((step, RunFacts { steps: steps.len(), half, host_threads }))
+}
+
+/// Returns the frames of a batch with its padding.
+fn padded_frames(step: &StepEvent) -> Option<f64> {
+    step.shape.map(|shape| f64::from(shape.utterances) * shape.frames.0 as f64)
+}
+
+/// Returns what each process spends on its part of a batch, however small, from the frames and times of batches of several
+/// sizes: the time of a batch of no frames. And how much batches of one size differ: the standard deviation, as a share. Both
+/// follow from medians, so that single slow steps change little.
+fn fixed_and_jitter(batches: &[(f64, f64)]) -> (f64, f64) {
+    /// Pairs of batches that differ enough, below which nothing is known.
+    const PAIRS_MIN: usize = 20;
+    /// Batches that are compared with each other.
+    const BATCHES_MAX: usize = 200;
+    /// Standard deviation of normal numbers whose absolute values have the median 1.
+    const SPREAD: f64 = 1.4826;
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    };
+    let some = &batches[..batches.len().min(BATCHES_MAX)];
+    let usual = median(some.iter().map(|&(frames, _)| frames).collect());
+    let differ = |a: f64, b: f64| (a - b).abs() > 0.1 * usual;
+    let pairs =
+        some.iter().enumerate().flat_map(|(index, one)| some[index + 1..].iter().map(move |other| (one, other)));
+    let slopes: Vec<f64> = pairs
+        .filter(|(one, other)| differ(one.0, other.0))
+        .map(|(one, other)| (one.1 - other.1) / (one.0 - other.0))
+        .collect();
+    let slope = if slopes.len() < PAIRS_MIN { 0.0 } else { median(slopes).max(0.0) };
+    let rest: Vec<f64> = some.iter().map(|&(frames, seconds)| seconds - slope * frames).collect();
+    let (fixed, whole) = (median(rest.clone()), median(some.iter().map(|&(_, seconds)| seconds).collect()));
+    let off = median(rest.iter().map(|rest| (rest - fixed).abs()).collect());
+    let jitter = if whole > 0.0 { SPREAD * off / whole } else { 0.0 };
+    // Without a slope nothing says what of the time is fixed.
+    (if slope > 0.0 { fixed.clamp(0.0, whole) } else { 0.0 }, jitter)
 }
 
 /// Owners of time that more processes share.
@@ -219,9 +270,11 @@ fn report(step: &Step, cluster: &Cluster, facts: &RunFacts, rows: &[Prediction],
         format!("{latency:.0} us, {bandwidth} a second ({how})")
     };
     let mut text = format!(
-        "median of {} steps: {:.0} ms to share, {:.0} ms of each process, {} of gradients, {:.0} s of audio in {} parts\n\
+        "median of {} steps, half of them from {:.0} to {:.0} ms: {:.0} ms to share, {:.0} ms of each process, {} of gradients, {:.0} s of audio in {} parts\n\
          within a machine: {}\nbetween machines: {}\n{} a machine\n\n",
         facts.steps,
+        millis(facts.half[0]),
+        millis(facts.half[1]),
         millis(step.compute_seconds),
         millis(step.fixed_seconds),
         Bytes(step.gradient_bytes as u64),
@@ -248,4 +301,33 @@ fn report(step: &Step, cluster: &Cluster, facts: &RunFacts, rows: &[Prediction],
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_process_spends_follows_from_batches_of_several_sizes() {
+        let batches = |fixed: f64, sizes: &[f64]| -> Vec<(f64, f64)> {
+            sizes.iter().cycle().take(40).map(|&frames| (frames, fixed + 1e-4 * frames)).collect()
+        };
+        for fixed in [0.0, 0.02, 0.5] {
+            let (found, jitter) = fixed_and_jitter(&batches(fixed, &[500.0, 800.0, 1300.0]));
+            assert!((found - fixed).abs() < 1e-9 && jitter < 1e-9, "{found} {jitter} {fixed}");
+        }
+        // One slow step changes nothing.
+        let mut slow = batches(0.02, &[500.0, 800.0, 1300.0]);
+        slow[7].1 = 5.0;
+        assert!((fixed_and_jitter(&slow).0 - 0.02).abs() < 1e-9);
+        // Of batches of one size only the spread is known: half of these are a tenth slower, half a tenth faster.
+        let equal: Vec<(f64, f64)> = (0..40).map(|index| (500.0, [0.9, 1.1][index % 2])).collect();
+        let (found, jitter) = fixed_and_jitter(&equal);
+        assert!(found == 0.0 && (0.1..0.3).contains(&jitter), "{found} {jitter}");
+        assert_eq!(fixed_and_jitter(&[]), (0.0, 0.0));
+        // Steps that are faster with more frames say nothing.
+        let odd: Vec<(f64, f64)> =
+            (0..40).map(|index| (f64::from(index) * 100.0, 1.0 - f64::from(index) * 0.01)).collect();
+        assert_eq!(fixed_and_jitter(&odd).0, 0.0);
+    }
 }

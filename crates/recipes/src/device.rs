@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use plimsoll_config::DeviceConfig;
-use plimsoll_config::choices::{BackendChoice, CudaAllocatorChoice, PersistentMemoryChoice, TuningChoice};
+use plimsoll_config::choices::{BackendChoice, CudaAllocatorChoice, PersistentMemoryChoice, SumsChoice, TuningChoice};
 use plimsoll_core::{
     Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, PoolMemory, PoolPages, Precision,
     SingleReplica, counted,
@@ -201,11 +201,12 @@ impl TrainingDevice {
 
     /// Connects the replicas of this process, in the order of their ranks: the one replica of a run of several processes,
     /// GPUs from this one on, or threads that share the CPU.
-    pub(crate) fn replicas(&self, processes: &Processes) -> Vec<ReplicaDevice> {
+    pub(crate) fn replicas(&self, processes: &Processes, sums: SumsChoice) -> Vec<ReplicaDevice> {
         let on =
             |device: &Device, replica: Box<dyn Replica>| ReplicaDevice { device: device.clone().autodiff(), replica };
         if !processes.is_alone() {
-            return vec![on(&self.device, Box::new(HostReplica::new(processes.collective())))];
+            let replica = HostReplica::new(processes.collective()).in_any_order(sums == SumsChoice::Library);
+            return vec![on(&self.device, Box::new(replica))];
         }
         let count = self.replicas;
         if count <= 1 {

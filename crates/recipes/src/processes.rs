@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::{Collective, CollectiveError, SingleReplica, counted, error_chain};
-use plimsoll_mpi::scale::{Link, LinkTest, measure_link};
+use plimsoll_mpi::scale::{Link, LinkTest, measure_full_speed, measure_link};
 use plimsoll_mpi::{EqualError, Launch, require_equal};
 #[cfg(feature = "mpi")]
 use plimsoll_mpi::{Limits, MpiWorld};
@@ -201,8 +201,19 @@ impl Processes {
     /// # Errors
     /// If another process is gone.
     pub fn measure_link(&self) -> Result<Option<Link>, Failure> {
-        let mut sum = |values: &mut [f32]| self.collective.sum_f32(values);
-        measure_link(&*self.collective, &LinkTest::default(), &mut sum).map_err(lost)
+        let nodes = self.ranks().div_ceil(self.local_ranks);
+        let mut sum = |values: &mut [f32]| self.collective.sum_f32_in_any_order(values);
+        measure_link(&*self.collective, nodes, &LinkTest::default(), &mut sum).map_err(lost)
+    }
+
+    /// Measures how many processes of this machine compute at full speed at the same time; `None` if there is only one process.
+    ///
+    /// # Errors
+    /// If another process is gone.
+    pub fn measure_full_speed(&self) -> Result<Option<f64>, Failure> {
+        /// Computations alone and together, of some milliseconds each.
+        const ROUNDS: usize = 40;
+        measure_full_speed(&*self.collective, self.local_ranks, ROUNDS).map_err(lost)
     }
 
     /// Asks for the numbers of the other processes of the run on this machine.

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 
 use super::Finding;
 use super::house::{House, Manifest};
+use crate::cargo::ONE_BUILD;
 use crate::cargo::cargo;
-use crate::test::ONE_BUILD;
 
 /// Compares the packages that the program and each crate build with the packages that `cargo xtask test` builds.
 ///

@@ -7,7 +7,7 @@ use plimsoll_core::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::choices::{
-    OptimizerChoice, PrecisionChoice, RematChoice, RematWord, ScheduleChoice, StateChoice, UnfitChoice,
+    OptimizerChoice, PrecisionChoice, RematChoice, RematWord, ScheduleChoice, StateChoice, SumsChoice, UnfitChoice,
 };
 use crate::key::Key;
 use crate::kind::{Interval, Kind};
@@ -110,6 +110,11 @@ section! {
         epsilon: f64 = 1e-8, Kind::Number(Interval::POSITIVE);
         /// Largest norm of the gradient of a step; a longer gradient is scaled down to it.
         clip_norm: f64 = 5.0, Kind::Number(Interval::POSITIVE);
+        /// How the processes of a run add their gradients: `library` (as the MPI library does, which knows the network: inside of
+        /// each machine first, then between machines) or `ordered` (in the order of the processes, with the bits of
+        /// `device.replicas`, and several times slower). By `library` a run repeated with as many processes gave the same bits
+        /// with Open MPI; the standard of MPI does not promise it.
+        sums: SumsChoice = SumsChoice::Library, Kind::OneOf(SumsChoice::NAMES);
         /// Number of steps between validations; 0 validates at the end of each epoch.
         validation_interval: u64 = 0, Kind::long_count(0);
         /// TTS: number of held-out sentences to synthesize at each validation. Audio and pictures go to the folder `samples` of

@@ -33,8 +33,9 @@ pub struct Cluster {
     /// Number of ranks on each node.
     pub ranks_per_node: usize,
     /// Number of ranks of a node that compute at full speed at the same time: its GPUs, or on a CPU its cores by the
-    /// threads of a rank. More ranks share them.
-    pub full_speed_ranks: usize,
+    /// threads of a rank. More ranks share them. It is no whole number where cores share parts of themselves:
+    /// [`measure_full_speed`](super::measure_full_speed) finds it.
+    pub full_speed_ranks: f64,
     /// Price of a node for an hour, in any currency.
     #[serde(default)]
     pub node_hour_cost: Option<f64>,
@@ -49,15 +50,5 @@ impl Cluster {
     /// Returns the number of ranks on a full node, with `ranks` ranks together.
     pub fn ranks_on_node(&self, ranks: usize) -> usize {
         ranks.min(self.ranks_per_node.max(1))
-    }
-
-    /// Returns the node of a rank.
-    pub(super) fn node_of(&self, rank: usize) -> usize {
-        rank / self.ranks_per_node.max(1)
-    }
-
-    /// Returns the way between two ranks.
-    pub(super) fn link(&self, from: usize, to: usize) -> &Link {
-        if self.node_of(from) == self.node_of(to) { &self.within } else { &self.between }
     }
 }

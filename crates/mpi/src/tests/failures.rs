@@ -7,10 +7,9 @@ use proptest::prelude::*;
 
 use super::network::{Ranks, SimTransport};
 use crate::gather::Gather;
+use crate::library_sum::LibrarySum;
 use crate::limits::Limits;
 use crate::post::Post;
-use crate::sum::Sum;
-use crate::values::Exact;
 
 const SECOND: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(100);
@@ -52,6 +51,22 @@ proptest! {
         let late = ranks.run(STEP, |rank, post| (rank == idle).then(|| gather(rank, post)));
         let late = late[idle].as_ref().unwrap().as_ref().map(|_| ()).unwrap_err();
         prop_assert_eq!(late, &CollectiveError::timed_out(idle, 300 * SECOND));
+    }
+
+    #[test]
+    fn no_rank_enters_the_library_without_the_others(count in 2..=7_usize, idle in 0..7_usize, seed: u64) {
+        let idle = idle % count;
+        let mut arrays = vec![vec![1.0_f32; 100]; count];
+        let mut ranks = Ranks::new(count, Limits::default().with_wait(300 * SECOND), DELAY, seed);
+        let mut open: Vec<_> = arrays.iter_mut().map(Some).collect();
+        let ends = ranks.run(STEP, |rank, _| {
+            (rank != idle).then(|| LibrarySum::new(open[rank].take().unwrap(), 64))
+        });
+        for end in ends.into_iter().flatten() {
+            prop_assert_eq!(end.err().unwrap(), CollectiveError::timed_out(idle, 300 * SECOND));
+        }
+        drop(open);
+        prop_assert!(arrays.iter().flatten().all(|&value| value == 1.0));
     }
 
     #[test]
@@ -147,13 +162,13 @@ proptest! {
         arrays[odd].push(1.0);
         let mut ranks = Ranks::new(count, Limits::default(), DELAY, seed);
         let mut open: Vec<_> = arrays.iter_mut().map(Some).collect();
-        let ends = ranks.run(STEP, |rank, post| Some(Sum::new(Exact(open[rank].take().unwrap()), 64, post)));
+        let ends = ranks.run(STEP, |rank, _| Some(LibrarySum::new(open[rank].take().unwrap(), 64)));
         prop_assert!(ends.into_iter().all(|end| end.unwrap().err().unwrap().cause.contains("numbers to a sum")));
 
         let mut ranks = Ranks::new(2, Limits::default(), DELAY, seed);
         let started = ranks.engines[0].start(Duration::ZERO).unwrap();
-        let mut values = [1.0_f64];
-        let mut own = (Sum::new(Exact(&mut values), 64, ranks.engines[0].post()), started);
+        let mut values = [1.0_f32];
+        let mut own = (LibrarySum::new(&mut values, 64), started);
         let started = ranks.engines[1].start(Duration::ZERO).unwrap();
         let mut other = (gather(1, ranks.engines[1].post()), started);
         let mut ends = (None, None);

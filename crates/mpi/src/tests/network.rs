@@ -42,6 +42,8 @@ impl Random {
 struct Network {
     /// By receiver and sender: packets with the times at which they arrive.
     lines: Vec<Vec<VecDeque<(Duration, Packet)>>>,
+    /// By rank: what it has given to sums of the library, and how many of them it has taken.
+    given: Vec<(Vec<Vec<f32>>, usize)>,
     now: Duration,
     delay_max: Duration,
     random: Random,
@@ -81,6 +83,28 @@ impl Transport for SimTransport {
     fn outstanding(&self) -> usize {
         0
     }
+
+    fn has_library(&self) -> bool {
+        true
+    }
+
+    fn begin_sum(&mut self, values: &[f32]) -> Result<(), CollectiveError> {
+        self.network.lock().unwrap().given[self.rank].0.push(values.to_vec());
+        Ok(())
+    }
+
+    /// Adds from the last rank to the first.
+    fn take_sum(&mut self, out: &mut [f32]) -> Result<Option<usize>, CollectiveError> {
+        let mut network = self.network.lock().unwrap();
+        let index = network.given[self.rank].1;
+        let parts: Option<Vec<Vec<f32>>> =
+            network.given.iter().rev().map(|(given, _)| given.get(index).cloned()).collect();
+        network.given[self.rank].1 += usize::from(parts.is_some());
+        let add = |sums: Vec<f32>, part: Vec<f32>| sums.into_iter().zip(part).map(|(sum, value)| sum + value).collect();
+        let Some(sums) = parts.and_then(|parts| parts.into_iter().reduce(add)) else { return Ok(None) };
+        out[..sums.len()].copy_from_slice(&sums);
+        Ok(Some(sums.len()))
+    }
 }
 
 /// Ranks with their network.
@@ -97,7 +121,13 @@ impl Ranks {
         let mut random = Random(seed);
         let line = |_| (0..count).map(|_| VecDeque::new()).collect();
         let lines = (0..count).map(line).collect();
-        let inner = Network { lines, now: Duration::ZERO, delay_max, random: Random(random.next()) };
+        let inner = Network {
+            lines,
+            given: vec![Default::default(); count],
+            now: Duration::ZERO,
+            delay_max,
+            random: Random(random.next()),
+        };
         let network = Arc::new(Mutex::new(inner));
         let engine = |rank| Engine::new(SimTransport { rank, network: network.clone() }, limits, Duration::ZERO);
         let engines = (0..count).map(engine).collect();

@@ -8,15 +8,14 @@ use plimsoll_core::{Collective, CollectiveError};
 use crate::limits::Limits;
 use crate::local::LocalTransport;
 use crate::replica::MessageReplica;
-use crate::values::Bf16Feedback;
 
 type Replica = MessageReplica<LocalTransport>;
 
-fn replicas(count: usize, limits: Limits) -> Vec<Replica> {
+pub(super) fn replicas(count: usize, limits: Limits) -> Vec<Replica> {
     LocalTransport::for_ranks(count).into_iter().map(|transport| Replica::new(transport, limits).unwrap()).collect()
 }
 
-fn on_threads<R: Send>(replicas: Vec<Replica>, work: impl Fn(&Replica) -> R + Sync) -> Vec<R> {
+pub(super) fn on_threads<R: Send>(replicas: Vec<Replica>, work: impl Fn(&Replica) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let threads: Vec<_> = replicas.into_iter().map(|replica| scope.spawn(|| work(&{ replica }))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -36,11 +35,8 @@ fn all_methods_agree_between_threads() {
                 assert!((0..40_000).all(|index| values[index] == (index * ranks + count * round) as f32));
             }
             let mut values = vec![rank as f64; 10];
-            replica.sum_f64(&mut values).unwrap();
+            replica.sum(&mut values).unwrap();
             replica.sum(&mut values[1..]).unwrap();
-            let mut rounded = vec![1.0_f32; 100];
-            replica.sum_bf16(&mut rounded, &mut Bf16Feedback::new()).unwrap();
-            assert_eq!(rounded, vec![count as f32; 100]);
             assert_eq!(replica.agree(rank != 2), Ok(count < 3));
             assert_eq!(&replica.broadcast(count - 1, vec![rank as u8]).unwrap()[..], [count as u8 - 1]);
             assert_eq!(replica.wait_times()[rank], Duration::ZERO);

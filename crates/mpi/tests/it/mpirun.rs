@@ -49,6 +49,13 @@ fn operations_work_over_mpi() {
 }
 
 #[test]
+fn sums_by_the_library_work_in_levels() {
+    for ranks in [2, 3, 4] {
+        check(ranks, "groups", &[], "[fine]", ranks, true);
+    }
+}
+
+#[test]
 fn failures_are_named_on_all_other_ranks() {
     check(4, "fails", &[], "[replica 3 failed: out of memory]", 3, true);
     check(4, "leaves", &[], "[replica 3 is gone]", 3, true);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::Collective;
 use plimsoll_mpi::scale::{LinkTest, measure_link};
-use plimsoll_mpi::{Bf16Feedback, Launch, Limits, MpiReplica, MpiWorld, require_equal};
+use plimsoll_mpi::{Launch, Limits, MpiReplica, MpiWorld, require_equal};
 
 /// Environment variable with the name of the case.
 pub(crate) const CASE: &str = "PLIMSOLL_MPI_CASE";
@@ -23,11 +23,17 @@ fn program() {
     assert_eq!(place.local_ranks * place.nodes, place.ranks);
     assert_eq!(place.node * place.local_ranks + place.local_rank, place.rank);
     assert!(world.library_version().contains("MPI"));
+    // Groups of one and three ranks of four: as two nodes that are not alike.
+    let world = if case == "groups" { world.with_group(usize::from(place.rank > 0)).unwrap() } else { world };
     let replica = world.into_replica(Limits::default().with_silence(SILENCE)).unwrap();
     let last = place.ranks - 1;
     let is_last = place.rank == last;
     match case.as_str() {
         "operations" => operations(&replica),
+        "groups" => {
+            sums_by_the_library(&replica);
+            println!("[fine]");
+        }
         "unequal" => report(&require_equal(&replica, "the corpus", if is_last { b"B" } else { b"A" })),
         "fails" if is_last => replica.fail("out of memory"),
         "leaves" if is_last => {}
@@ -56,6 +62,21 @@ fn value(rank: usize, index: usize) -> f32 {
     (mixed as f32 - 5000.0) * 10_f32.powi((mixed % 9) as i32 - 4)
 }
 
+fn sums_by_the_library(replica: &MpiReplica) {
+    let (rank, ranks) = (replica.rank(), replica.ranks());
+    for len in [0, 1, 1000, 5_234_567] {
+        let mut values: Vec<f32> = (0..len).map(|index| value(rank, index)).collect();
+        replica.sum_f32_by_library(&mut values).unwrap();
+        for (index, &sum) in values.iter().enumerate() {
+            let all = (0..ranks).map(|rank| f64::from(value(rank, index)));
+            let (expected, size) = all.fold((0.0, 0.0), |(sum, size), value| (sum + value, size + value.abs()));
+            assert!((f64::from(sum) - expected).abs() <= 1e-6 * size, "{index} of {len}: {sum} {expected}");
+        }
+        let bytes = values.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        assert!(replica.gather(bytes).unwrap().windows(2).all(|pair| pair[0] == pair[1]), "the ranks differ");
+    }
+}
+
 fn operations(replica: &MpiReplica) {
     let (rank, ranks) = (replica.rank(), replica.ranks());
     for len in [0, 1, 3, 1000, 300_000, 1_234_567] {
@@ -66,9 +87,7 @@ fn operations(replica: &MpiReplica) {
             assert_eq!(sum.to_bits(), expected.to_bits(), "{index} of {len}");
         }
     }
-    let mut rounded = vec![1.0; 1000];
-    replica.sum_bf16(&mut rounded, &mut Bf16Feedback::new()).unwrap();
-    assert_eq!(rounded, vec![ranks as f32; 1000]);
+    sums_by_the_library(replica);
     // More than a chunk from one rank, nothing from another.
     let len = |rank: usize| if rank == 1 { 70 << 20 } else { rank };
     let all = replica.gather(vec![rank as u8; len(rank)]).unwrap();
@@ -80,7 +99,7 @@ fn operations(replica: &MpiReplica) {
     assert_eq!(sums, vec![ranks as f32; 10]);
     require_equal(replica, "the version", b"1").unwrap();
     let test = LinkTest { rounds: 3, numbers: 100_000 };
-    let link = measure_link(replica, &test, &mut |values| replica.sum_f32(values)).unwrap().unwrap();
+    let link = measure_link(replica, 1, &test, &mut |values| replica.sum_f32(values)).unwrap().unwrap();
     assert!(link.bytes_per_second > 1e5, "{link:?}");
     println!("[fine]");
 }

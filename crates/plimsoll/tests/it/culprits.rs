@@ -43,7 +43,7 @@ fn long_a_slow_disk_is_named_first() {
     dir.run(&["corpus", "make", "--out", "c", "--utterances", "40", "--speakers", "4"]).success();
     let flags = ["--data", "c", "--steps", "12", "--set", "data.num_workers=1", "--set", "data.cache_memory=0"];
     let mut train = dir.command(&[&["train"], SMALL, &flags, &["--set", "training.validation_interval=12"]].concat());
-    train.env("LD_PRELOAD", build_library("slow-disk")).env("SLOW_DISK_MS", DELAY_MS.to_string());
+    train.env("LD_PRELOAD", build_library("bad-disk")).env("SLOW_DISK_MS", DELAY_MS.to_string());
     let output = train.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (times, steps) = times(&dir);

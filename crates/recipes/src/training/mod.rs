@@ -144,7 +144,7 @@ impl RunContext<'_> {
         stop: &AtomicBool,
         display: &mut dyn RunDisplay,
     ) -> Result<TrainingOutcome, Failure> {
-        let mut replicas = self.device.replicas(&self.processes).into_iter();
+        let mut replicas = self.device.replicas(&self.processes, self.loaded.config.training.sums).into_iter();
         let first = replicas.next().expect("a run has a replica");
         if !self.processes.is_alone() {
             return self.train_process(task, first, stop, display);

@@ -12,16 +12,24 @@ use crate::attempt::attempt;
 /// A replica over any [`Collective`], whose tensors travel through host memory.
 ///
 /// All gradients of a step are one message. They are added in the order of the ranks, so the sums have the bits that
-/// [`ThreadReplica`](crate::ThreadReplica) gives.
+/// [`ThreadReplica`](crate::ThreadReplica) gives, unless the network's library may add them.
 #[derive(Clone, Debug)]
 pub struct HostReplica<C> {
     collective: C,
+    in_any_order: bool,
 }
 
 impl<C: Collective> HostReplica<C> {
     /// Makes a replica that exchanges its data over `collective`.
     pub fn new(collective: C) -> Self {
-        Self { collective }
+        Self { collective, in_any_order: false }
+    }
+
+    /// Lets the network's library add the gradients, in an order of its own: see
+    /// [`Collective::sum_f32_in_any_order`].
+    #[must_use]
+    pub fn in_any_order(self, in_any_order: bool) -> Self {
+        Self { in_any_order, ..self }
     }
 }
 
@@ -49,6 +57,10 @@ impl<C: Collective> Collective for HostReplica<C> {
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
         timing::measure(TimeOwner::Replicas, || self.collective.sum_f32(values))
     }
+
+    fn sum_f32_in_any_order(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        timing::measure(TimeOwner::Replicas, || self.collective.sum_f32_in_any_order(values))
+    }
 }
 
 impl<C: Collective> Replica for HostReplica<C> {
@@ -63,7 +75,10 @@ impl<C: Collective> Replica for HostReplica<C> {
         }
         let devices: Vec<_> = tensors.iter().map(|tensor| (tensor.device(), tensor.dims()[0])).collect();
         let mut values = attempt(|| read(tensors)).and_then(|read| read).map_err(|reason| failed(self, &reason))?;
-        self.sum_f32(&mut values)?;
+        match self.in_any_order {
+            true => self.sum_f32_in_any_order(&mut values)?,
+            false => self.sum_f32(&mut values)?,
+        }
         let mut rest = &values[..];
         let send = || {
             let send = |(device, length)| {
