@@ -1,7 +1,7 @@
 //! The record of a run: one JSON object per line, flushed after every event.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +11,9 @@ use serde_json::Value;
 /// Number of bytes at the end of a record that are searched for the start of the last line. A line is shorter; the
 /// longest lines list the samples that were left out of a batch.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes of lines that wait for room on the disk: a day of steps.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// Reason why a record, a recording, a report or a picture cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +67,7 @@ pub enum RecordError {
 pub struct Recorder {
     path: PathBuf,
     file: File,
+    waiting: Waiting,
 }
 
 impl Recorder {
@@ -76,20 +80,72 @@ impl Recorder {
         let io = |source| RecordError::Io { path: path.into(), source };
         let mut file = File::options().create(true).read(true).append(true).open(path).map_err(io)?;
         remove_incomplete_line(&mut file).map_err(io)?;
-        Ok(Self { path: path.into(), file })
+        Ok(Self { path: path.into(), file, waiting: Waiting::default() })
     }
 
-    /// Writes one line: `event` with the time of the call.
+    /// Writes one line: `event` with the time of the call. A line that cannot be written waits in memory, and is written before
+    /// the next one: a disk that was full for a while leaves no gap.
     ///
     /// # Errors
-    /// [`RecordError::Io`] if the line cannot be written.
+    /// [`RecordError::Io`] if the line cannot be written now.
     pub fn record(&mut self, event: &Event) -> Result<(), RecordError> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let record = Record::new((time * 1e3).round() / 1e3, event);
         let line = serde_json::to_string(&record).expect("an event is plain data") + "\n";
         let _write = writes::begin();
         // One write per line: a killed process leaves whole lines, and at most the last one incomplete.
-        self.file.write_all(line.as_bytes()).map_err(|source| RecordError::Io { path: self.path.clone(), source })
+        self.waiting.add(line.as_bytes());
+        self.waiting.write_to(&mut self.file).map_err(|source| RecordError::Io { path: self.path.clone(), source })
+    }
+
+    /// Returns the number of lines that are not written: they wait, or found no room in memory either.
+    pub fn unwritten(&self) -> usize {
+        self.waiting.lines()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // The last try. `unwritten` counts what it leaves.
+        let _ = self.waiting.write_to(&mut self.file);
+    }
+}
+
+/// Lines that could not be written yet. The first may be written in part: the rest of it comes first, so that no two lines
+/// become one.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// Lines that did not find room in memory either.
+    lost: usize,
+}
+
+impl Waiting {
+    /// Adds a line, unless too much is waiting already.
+    fn add(&mut self, line: &[u8]) {
+        if self.bytes.len() + line.len() <= WAITING_BYTES_MAX {
+            self.bytes.extend_from_slice(line);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// Returns the number of lines that are not written.
+    fn lines(&self) -> usize {
+        self.lost + self.bytes.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    /// Writes as much as the file takes.
+    fn write_to(&mut self, file: &mut impl Write) -> std::io::Result<()> {
+        while !self.bytes.is_empty() {
+            match file.write(&self.bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => drop(self.bytes.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -159,6 +215,53 @@ mod tests {
         assert!(records.iter().zip(0..).all(|(record, number)| record.event == step(number)));
         assert!(records[0].time > 1.7e9);
         assert_eq!(records[0].schema_version, SCHEMA_VERSION);
+    }
+
+    /// A disk that takes `room` bytes.
+    struct Disk {
+        room: usize,
+        bytes: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            if taken == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.room -= taken;
+            self.bytes.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_was_full_leaves_no_gap_and_no_joined_lines() {
+        let lines = ["one\n", "two\n", "three\n", "four\n"];
+        for room in 0..=lines.concat().len() {
+            let (mut disk, mut waiting) = (Disk { room, bytes: Vec::new() }, Waiting::default());
+            for line in lines {
+                waiting.add(line.as_bytes());
+                let _ = waiting.write_to(&mut disk);
+            }
+            disk.room = 1000;
+            waiting.add(b"five\n");
+            waiting.write_to(&mut disk).unwrap();
+            assert_eq!(String::from_utf8(disk.bytes).unwrap(), lines.concat() + "five\n", "{room}");
+        }
+        // A day later the rest is lost, in whole lines.
+        let (mut disk, mut waiting) = (Disk { room: 0, bytes: Vec::new() }, Waiting::default());
+        let line = [vec![b'x'; 1 << 20], vec![b'\n']].concat();
+        for _ in 0..100 {
+            waiting.add(&line);
+            assert_eq!(waiting.write_to(&mut disk).unwrap_err().kind(), ErrorKind::StorageFull);
+        }
+        assert!(waiting.bytes.len() <= WAITING_BYTES_MAX && waiting.bytes.len().is_multiple_of(line.len()));
+        assert_eq!(waiting.lines(), 100);
     }
 
     #[test]

@@ -82,6 +82,10 @@ impl RunDisplay for JsonView {
     fn record_failed(&mut self, error: &RecordError) {
         self.inner.record_failed(error);
     }
+
+    fn record_lost(&mut self, lines: usize) {
+        self.inner.record_lost(lines);
+    }
 }
 
 /// A view of the whole terminal on a thread of its own, which follows the record of the run as any other process could.
@@ -156,6 +160,10 @@ impl RunDisplay for FullView {
         if !self.is_open() {
             self.lines.record_failed(error);
         }
+    }
+
+    fn record_lost(&mut self, lines: usize) {
+        self.lines.record_lost(lines);
     }
 }
 

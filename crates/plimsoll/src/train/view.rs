@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::units::AudioSpeed;
-use plimsoll_core::{Bytes, EndKind, Seconds, Skipped, Stage, counted};
+use plimsoll_core::{Bytes, EndKind, Seconds, Skipped, Stage, counted, error_chain};
 use plimsoll_monitor::RecordError;
 use plimsoll_recipes::memory_plan::MemoryPlan;
 use plimsoll_recipes::plan::RunPlan;
@@ -147,8 +147,15 @@ impl RunDisplay for View {
         }
     }
 
+    fn record_lost(&mut self, lines: usize) {
+        self.print_line(&format!("warning: {} of the record could not be written", counted(lines, "line")));
+    }
+
     fn record_failed(&mut self, error: &RecordError) {
-        self.print_line(&format!("warning: {error}: the record of this run will have gaps"));
+        self.print_line(&format!(
+            "warning: {}: the record waits in memory for room, and the curves for TensorBoard get gaps",
+            error_chain(error)
+        ));
     }
 }
 

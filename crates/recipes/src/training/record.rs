@@ -39,6 +39,11 @@ pub trait RunDisplay {
     fn record_failed(&mut self, error: &RecordError) {
         let _ = error;
     }
+
+    /// Shows that this many lines of the record could not be written until the end of the run.
+    fn record_lost(&mut self, lines: usize) {
+        let _ = lines;
+    }
 }
 
 /// A [`RunDisplay`] that shows nothing.
@@ -309,6 +314,10 @@ impl Observer for RunRecorder<'_> {
         {
             self.has_failed = true;
             self.display.record_failed(&error);
+        }
+        let unwritten = self.recorder.unwritten();
+        if self.has_ended && unwritten > 0 {
+            self.display.record_lost(unwritten);
         }
     }
 }
