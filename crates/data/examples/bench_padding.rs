@@ -1,5 +1,5 @@
 //! Measures padding and repeated pairs of our batches and of lhotse's bucketing sampler (--python PATH, --seconds N of
-//! a batch, --lengths FILE).
+//! a batch, --lengths FILE, --shapes N of the grid).
 //!
 //! The data are thirty thousand lengths distributed as in LibriSpeech and LJSpeech (`fixtures/data/lengths.tsv`), or those
 //! of FILE, such as `fixtures/unusual_lengths.py` makes.
@@ -19,16 +19,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let (mut python, mut budget, mut lengths) = (None, 200.0, fixtures.join("data/lengths.tsv"));
+    // What a GPU gets by default.
+    let mut shapes = 72;
     while let Some(arg) = args.next() {
-        let value = args.next().ok_or("--python PATH, --seconds N, --lengths FILE")?;
+        let value = args.next().ok_or("--python PATH, --seconds N, --lengths FILE, --shapes N")?;
         match arg.as_str() {
             "--python" => python = Some(PathBuf::from(value)),
             "--seconds" => budget = value.parse()?,
             "--lengths" => lengths = value.into(),
+            "--shapes" => shapes = value.parse()?,
             _ => {
-                return Err(
-                    format!("there is no {arg}; there are --python PATH, --seconds N and --lengths FILE").into()
-                );
+                return Err(format!(
+                    "there is no {arg}; there are --python PATH, --seconds N, --lengths FILE and --shapes N"
+                )
+                .into());
             }
         }
     }
@@ -49,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for corpus in corpora {
         let samples = samples(&rows, corpus);
         let config = BatchingConfig::new(BatchSize::Seconds(Seconds(budget)));
-        for (whose, shapes) in [("ours", None), ("ours, grid", NonZeroU32::new(72))] {
+        for (whose, shapes) in [("ours", None), ("ours, grid", NonZeroU32::new(shapes))] {
             let config = BatchingConfig { shapes, ..config.clone() };
             let epochs = [0, 1].map(|epoch| epoch_batches(&samples, &config, Key::new(1), epoch));
             print(corpus, whose, &samples, &epochs, &config.grid(&samples));

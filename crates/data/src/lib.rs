@@ -56,7 +56,7 @@ pub use batching::{BATCHING_VERSION, BatchSize, BatchingConfig, Epoch, SampleMet
 pub use check::{CheckDepth, CheckOptions, Checked, Progress, check};
 pub use dataset::{Dataset, LoadError};
 pub use fingerprint::CorpusFingerprint;
-pub use import::{Entry, Format, ImportError, ImportOptions, Listing, import};
+pub use import::{Entry, Format, ImportError, ImportOptions, ImportWatch, Listing, import};
 pub use issue::{Issue, IssueKind, SourceLocation};
 pub use loader::{Loader, LoaderConfig, Mode, Shard};
 pub use manifest::{Manifest, ManifestError};

@@ -9,6 +9,8 @@ use plimsoll_core::counted;
 use plimsoll_recipes::families;
 use plimsoll_recipes::{Failure, load_run};
 
+use crate::terminal::Terminal;
+
 /// The subcommands of `plimsoll config`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -42,9 +44,9 @@ impl ConfigCommand {
     /// If the configuration cannot be loaded.
     pub(crate) fn run(self, environment: impl Iterator<Item = (String, String)>) -> Result<String, Failure> {
         Ok(match self {
-            Self::Print { json: true, config } => to_json(&load_run(&config, environment)?),
-            Self::Print { json: false, config } => to_toml(&load_run(&config, environment)?),
-            Self::Validate { config } => summary(&config, &load_run(&config, environment)?),
+            Self::Print { json: true, config } => to_json(&load_run(&config, environment, &Terminal)?),
+            Self::Print { json: false, config } => to_toml(&load_run(&config, environment, &Terminal)?),
+            Self::Validate { config } => summary(&config, &load_run(&config, environment, &Terminal)?),
             Self::Path { config } => list_sources(&sources(&config, environment)),
         })
     }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::number::number_in;
 use crate::output::{ForceFlag, OutputFile};
-use crate::terminal::spinner;
+use crate::terminal::{Terminal, spinner};
 
 /// Commands of `lm`.
 #[derive(Debug, Subcommand)]
@@ -204,7 +204,7 @@ fn sentences(args: &TextArgs) -> Result<Vec<String>, Failure> {
         }
     }
     if let Some(corpus) = &args.data {
-        let manifest = read_manifest(corpus, &DataConfig::default())?;
+        let manifest = read_manifest(corpus, &DataConfig::default(), &Terminal)?;
         sentences.extend(manifest.utterances.texts().map(String::from));
     }
     sentences.retain(|sentence| !sentence.trim().is_empty());

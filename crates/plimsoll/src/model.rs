@@ -45,7 +45,7 @@ pub(crate) struct InfoArgs {
 
 /// Prints the sizes of the model of the configuration in `args`.
 pub(crate) fn info(args: &InfoArgs) -> Result<ExitCode, Failure> {
-    let loaded = load_run(&args.config, environment())?;
+    let loaded = load_run(&args.config, environment(), &Terminal)?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }

@@ -47,7 +47,7 @@ pub(crate) fn optimize(args: &OptimizeArgs, meter: &'static CountingAllocator) -
     let file = args.config.config.as_deref().filter(|path| *path != Path::new(AUTO_FILE));
     // Before the configuration is loaded: YAML would load, and cannot be changed.
     let text = file.map(read_toml).transpose()?;
-    let loaded = load_run(&args.config, environment())?;
+    let loaded = load_run(&args.config, environment(), &Terminal)?;
     let (text, set) = match text {
         Some(text) => (text, set_by_flags(&loaded)),
         // The built-in one, or a shipped one, with what flags set.

@@ -13,6 +13,7 @@ use plimsoll_train::Event;
 
 use crate::environment;
 use crate::run_flag::RunArg;
+use crate::terminal::Terminal;
 
 /// Configuration of a trial: of its own, or that of a run.
 #[derive(Clone, Debug, Args)]
@@ -76,7 +77,7 @@ pub(crate) fn load_trial(flags: &ConfigArgs) -> Result<Loaded, Failure> {
     let mut loaded = match flags.config.as_deref() {
         // All that follows from the corpus, or from the model that the run began with, is written there.
         Some(file) if is_of_run(file) => load(flags, environment())?,
-        _ => load_run(flags, environment())?,
+        _ => load_run(flags, environment(), &Terminal)?,
     };
     loaded.config.name = None;
     // A trial takes as long with random weights, and the model that a run began with may be gone.

@@ -69,7 +69,7 @@ pub fn list_built_in(config: &RunConfig, reporter: &dyn Reporter) -> Result<Mani
     let options = options(&config.data);
     let path = options.out.join(MANIFEST);
     if path.exists() {
-        return read_manifest(&path, &config.data);
+        return read_manifest(&path, &config.data, reporter);
     }
     let progress = reporter.progress("listing utterances", Some(options.utterances as u64));
     let listed = list_corpus(&options, &|done, _| progress.set(done as u64)).invalid()?;

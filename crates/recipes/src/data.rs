@@ -117,7 +117,7 @@ pub(crate) fn prepare_as(
     let mut divided = divide(config, &log_mel, preparation, reporter)?;
     let tokenizer = match preparation.tokenizer() {
         Some(known) => known.clone(),
-        None => tokenizer(config, &divided.training)?,
+        None => tokenizer(config, &divided.training, reporter)?,
     };
     check_phonemes(&tokenizer)?;
     if preparation.earlier.is_none() && learns_tokens(config) {
@@ -200,13 +200,13 @@ fn divide(
     };
     let choose = |manifest| select(manifest, config, log_mel, count, reporter);
     let all = match &data.manifest {
-        Some(path) => choose(read(path, config)?)?,
+        Some(path) => choose(read(path, config, preparation.is_dry, reporter)?)?,
         None if preparation.is_dry => choose(corpus::list_built_in(config, reporter)?)?,
-        None => choose(read(&corpus::make_built_in(data, reporter)?, config)?)?,
+        None => choose(read(&corpus::make_built_in(data, reporter)?, config, false, reporter)?)?,
     };
     let Selected { kept, mut left_out, list } = all;
     if let Some(path) = &data.validation_manifest {
-        let validation = choose(read(path, config)?)?;
+        let validation = choose(read(path, config, preparation.is_dry, reporter)?)?;
         add_counts(&mut left_out, validation.left_out);
         let (held_out, lists) = ("another manifest", vec![list, validation.list]);
         return Ok(Divided { training: kept, validation: validation.kept, held_out, left_out, lists });

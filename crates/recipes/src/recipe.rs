@@ -11,6 +11,7 @@ use plimsoll_config::{
 use crate::beginning;
 use crate::error::Failure;
 use crate::machine;
+use crate::reporter::Reporter;
 use crate::texts::read_manifest;
 use crate::voice_facts::voice_facts;
 
@@ -28,12 +29,16 @@ pub fn load(args: &ConfigArgs, environment: impl Iterator<Item = (String, String
 ///
 /// # Errors
 /// If the configuration is wrong.
-pub fn load_run(args: &ConfigArgs, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, Failure> {
+pub fn load_run(
+    args: &ConfigArgs,
+    environment: impl Iterator<Item = (String, String)>,
+    reporter: &dyn Reporter,
+) -> Result<Loaded, Failure> {
     let measure = |loaded: &Loaded| {
         let config = &loaded.config;
         let path = config.data.manifest.as_ref()?;
         // The run reads it again, and reports what is wrong in its own order.
-        let utterances = read_manifest(path, &config.data).ok()?.utterances;
+        let utterances = read_manifest(path, &config.data, reporter).ok()?.utterances;
         let facts = match config.task {
             Task::Tts => voice_facts(&utterances, loaded),
             Task::Asr | Task::Vocoder => VoiceFacts::default(),

@@ -2,32 +2,106 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
 
 use plimsoll_config::choices::{NumbersChoice, TextChoice, TokenizerChoice};
 use plimsoll_config::{DataConfig, RunConfig, nearest_word};
-use plimsoll_core::error_chain;
+use plimsoll_core::{Bytes, error_chain};
 use plimsoll_data::unpack::UnpackFolder;
 use plimsoll_data::utterances::Utterances;
-use plimsoll_data::{ImportError, ImportOptions, Manifest, ManifestError};
+use plimsoll_data::{ImportError, ImportOptions, ImportWatch, Manifest, ManifestError};
 use plimsoll_monitor::doctor::user_cache;
+use plimsoll_mpi::Launch;
 use plimsoll_text::{Case, Normalizer, Numbers, Phonemizer, Tokenizer, normalize, without_punctuation};
 use rayon::prelude::*;
 
 use crate::beginning::base_tokenizer;
 use crate::error::{Failure, FailureExt};
 use crate::families::{CorpusLanguages, family};
+use crate::reporter::{Level, Reporter};
 
 /// Reads the corpus at `path`, and normalizes its texts with [`text_normalizer`].
 ///
 /// # Errors
 /// If the manifest or the file `data.tokenizer_file` cannot be read.
-pub fn read_manifest(path: &Path, data: &DataConfig) -> Result<Manifest, Failure> {
-    let options =
-        ImportOptions { audio_root: data.audio_root.clone(), unpack: unpack_folder(data), ..ImportOptions::default() };
-    let mut manifest = Manifest::read_with(path, &options).map_err(unreadable)?;
+pub fn read_manifest(path: &Path, data: &DataConfig, reporter: &dyn Reporter) -> Result<Manifest, Failure> {
+    read(path, data, None, reporter)
+}
+
+/// Does the same as [`read_manifest`] for a run. A long list gets an index beside it, which the next start takes.
+///
+/// # Errors
+/// As for [`read_manifest`].
+pub(crate) fn read_manifest_of_run(
+    path: &Path,
+    data: &DataConfig,
+    reporter: &dyn Reporter,
+) -> Result<Manifest, Failure> {
+    /// Size of a list that takes seconds to read: about a million utterances.
+    const LONG_BYTES: u64 = 256 << 20;
+    // Of several processes the first makes it.
+    let rank = Launch::detect().ok().flatten().map_or(0, |launch| launch.rank);
+    read(path, data, (rank == 0).then_some(LONG_BYTES), reporter)
+}
+
+fn read(path: &Path, data: &DataConfig, index_from: Option<u64>, reporter: &dyn Reporter) -> Result<Manifest, Failure> {
+    let watch = ImportWatch::default();
+    let options = ImportOptions {
+        audio_root: data.audio_root.clone(),
+        unpack: unpack_folder(data),
+        index_from,
+        watch: watch.clone(),
+        ..ImportOptions::default()
+    };
+    let listed =
+        with_bar(&format!("reading {}, MiB", path.display()), &watch, reporter, || Manifest::read_with(path, &options));
+    let mut manifest = listed.map_err(unreadable)?;
+    if let Some(index) = watch.take_index() {
+        let (file, size) = (index.file.display(), Bytes(index.bytes));
+        reporter.line(Level::Note, &format!("made {file} ({size}): the next start reads it in place of the list"));
+    }
     let normalize = text_normalizer(data)?;
     manifest.utterances = manifest.utterances.map_texts(normalize);
     Ok(manifest)
+}
+
+/// Reads a list by `read`, and shows how far it is if that takes long.
+fn with_bar<R: Send>(label: &str, watch: &ImportWatch, reporter: &dyn Reporter, read: impl FnOnce() -> R + Send) -> R {
+    /// Time between two looks, and looks before the bar is shown.
+    const LOOK: Duration = Duration::from_millis(100);
+    const QUICK: u32 = 10;
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let show = || {
+            let mut bar = None;
+            for look in 0.. {
+                std::thread::park_timeout(LOOK);
+                if is_done.load(Ordering::Acquire) {
+                    return;
+                }
+                if look >= QUICK && watch.size() > 0 {
+                    let bar = bar.get_or_insert_with(|| reporter.progress(label, Some(watch.size() >> 20)));
+                    bar.set(watch.read() >> 20);
+                }
+            }
+        };
+        let shown = scope.spawn(show);
+        // Also if `read` panics: the scope waits for its thread.
+        let _end = EndOfBar(&is_done, shown.thread());
+        read()
+    })
+}
+
+/// Ends the thread of a bar when it is dropped.
+struct EndOfBar<'a>(&'a AtomicBool, &'a Thread);
+
+impl Drop for EndOfBar<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        self.1.unpark();
+    }
 }
 
 /// Returns the folder for compressed shards; `None` if the system names no folder for caches.
@@ -134,7 +208,7 @@ pub fn normalizer_of(steps: &str) -> Result<Normalizer, Failure> {
 ///
 /// # Errors
 /// If the file `data.tokenizer_file` cannot be read, or `data.bpe_size` is too small for the texts.
-pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer, Failure> {
+pub fn tokenizer(config: &RunConfig, training: &Utterances, reporter: &dyn Reporter) -> Result<Tokenizer, Failure> {
     let data = &config.data;
     let named: BTreeSet<&str> = training.iter().filter_map(|utterance| utterance.language).collect();
     let has_unnamed = training.iter().any(|utterance| utterance.language.is_none());
@@ -143,7 +217,13 @@ pub fn tokenizer(config: &RunConfig, training: &Utterances) -> Result<Tokenizer,
     let texts: Vec<String> = match &phonemizer {
         Some(phonemizer) => {
             let texts: Vec<&str> = training.texts().collect();
-            texts.into_par_iter().map(|text| phonemizer.apply(text)).collect::<Result<_, _>>().failed()?
+            let progress = reporter.progress("making phonemes of the texts", Some(texts.len() as u64));
+            let done = AtomicU64::new(0);
+            let made = texts.into_par_iter().map(|text| {
+                progress.set(done.fetch_add(1, Ordering::Relaxed) + 1);
+                phonemizer.apply(text)
+            });
+            made.collect::<Result<_, _>>().failed()?
         }
         None => training.texts().map(str::to_owned).collect(),
     };
@@ -213,6 +293,7 @@ pub const PHONEMES_HELP: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reporter::Silent;
 
     #[test]
     fn punctuation_is_removed_where_the_configuration_asks_for_it() {
@@ -240,7 +321,7 @@ mod tests {
         let text = text_normalizer(&data).unwrap()("Dr. Lee paid $3.50");
         assert_eq!(text, "doctor lee paid three dollars and fifty cents");
         let config = RunConfig { data, ..RunConfig::default() };
-        let tokenizer = tokenizer(&config, &Utterances::default()).unwrap();
+        let tokenizer = tokenizer(&config, &Utterances::default(), &Silent).unwrap();
         assert_eq!(tokenizer.normalized("Dr. Lee paid $3.50"), text);
         let saved = serde_json::to_string(&tokenizer).unwrap();
         assert_eq!(serde_json::from_str::<Tokenizer>(&saved).unwrap(), tokenizer);
@@ -261,7 +342,8 @@ mod tests {
         };
         let data = DataConfig { text: TextChoice::Phonemes, ..DataConfig::default() };
         let config = RunConfig { data, task: plimsoll_config::choices::Task::Tts, ..RunConfig::default() };
-        let message = |languages: &[Option<&str>]| tokenizer(&config, &corpus(languages)).unwrap_err().to_string();
+        let message =
+            |languages: &[Option<&str>]| tokenizer(&config, &corpus(languages), &Silent).unwrap_err().to_string();
         assert_eq!(message(&[None]), "the texts are to become phonemes, and the corpus names no language");
         let several = message(&[Some("de"), Some("en"), Some("de")]);
         assert_eq!(several, "the texts are to become phonemes of one language, and the corpus has de, en");

@@ -8,16 +8,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
-use plimsoll_core::{open_regular_file, regular_file_metadata, replace_file};
+use plimsoll_core::{error_chain, open_regular_file, regular_file_metadata, replace_file};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::builder::ListingBuilder;
 use super::entries::Entries;
 use super::error::ImportError;
 use super::format::Format;
 use super::listing::ImportOptions;
 use super::walk::folder_of;
+use super::watch::ListIndex;
 use super::{Imported, manifest, read_listed, unreadable};
 
 /// First bytes of an index. The number is the version of the format: before 02, channels of lists were not read.
@@ -92,17 +94,6 @@ pub enum IndexError {
     },
 }
 
-/// An index that was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListIndex {
-    /// File of the index, beside its list.
-    pub file: PathBuf,
-    /// Number of utterances of the list.
-    pub utterances: usize,
-    /// Size of the index in bytes.
-    pub bytes: u64,
-}
-
 /// Makes the index of the list of JSON lines at `path`, or in the folder `path`: a file beside the list, from which later
 /// starts take what they would read of the list. It is used as long as the list has its size, its time of change and its
 /// folder.
@@ -142,29 +133,56 @@ pub fn index_list(path: impl AsRef<Path>) -> Result<ListIndex, IndexError> {
     // With a whole path, so that the paths of audio files hold in every working folder. Audio lies beside a link, and not
     // beside the file that it names.
     let whole = before.folder.join(list.file_name().unwrap_or_default());
-    let Imported { entries, issues, .. } = read_listed(Format::Manifest, &whole, &ImportOptions::default())?;
+    let read = read_listed(Format::Manifest, &whole, &ImportOptions::default())?;
+    write(&list, before, &read)
+}
+
+/// Reads a list as [`read_listed`] does, and makes its index if its lines can have one: the next start takes that. What
+/// prevents it is logged.
+pub(super) fn read_and_make(list: &Path, path: &Path, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let before = ListIdentity::of(list);
+    let Ok(before) = before else { return read_listed(Format::Manifest, path, options) };
+    let whole = before.folder.join(list.file_name().unwrap_or_default());
+    let read = read_listed(Format::Manifest, &whole, options)?;
+    let is_free = may_replace(&index_of(list)).unwrap_or(false);
+    match is_free.then(|| write(list, before, &read)) {
+        Some(Ok(made)) => options.watch.set_index(made),
+        Some(Err(error)) => tracing::info!(error = error_chain(&error), "no index of a long list"),
+        None => {
+            tracing::info!(list = %list.display(), "no index of a long list: its place is taken, or cannot be read");
+        }
+    }
+    let root = ListingBuilder::new(Format::Manifest, path, options).root;
+    Ok(Imported { root, ..read })
+}
+
+/// Writes the index of a list that was read.
+fn write(list: &Path, before: ListIdentity, read: &Imported) -> Result<ListIndex, IndexError> {
+    let Imported { entries, issues, .. } = read;
+    let file = index_of(list);
+    let failed = |source| IndexError::Io { file: file.clone(), source };
     if let Some(first) = issues.first() {
-        return Err(IndexError::Incomplete { list, first: first.to_string() });
+        return Err(IndexError::Incomplete { list: list.into(), first: first.to_string() });
     }
     let lines = entries.indexed().ok_or_else(|| {
         let first = "an utterance without a duration".into();
-        IndexError::Incomplete { list: list.clone(), first }
+        IndexError::Incomplete { list: list.into(), first }
     })?;
     let mut sections = vec![Cow::Owned(lines)];
     sections.extend(entries.table().sections());
     let sum = |section: &Cow<'_, [u8]>| Section { bytes: section.len() as u64, sum: xxh3_64(section) };
     let header = Header { list: before, sections: sections.par_iter().map(sum).collect() };
-    if ListIdentity::of(&list).map_err(failed)? != header.list {
-        return Err(IndexError::Changed(list));
+    if ListIdentity::of(list).map_err(failed)? != header.list {
+        return Err(IndexError::Changed(list.into()));
     }
     let text = serde_json::to_vec(&header).expect("a header is plain data");
-    let write = |out: &mut dyn Write| {
+    let write_all = |out: &mut dyn Write| {
         out.write_all(&MAGIC)?;
         out.write_all(&(text.len() as u64).to_le_bytes())?;
         out.write_all(&text)?;
         sections.iter().try_for_each(|section| out.write_all(section))
     };
-    replace_file(&file, |out| write(out)).map_err(failed)?;
+    replace_file(&file, |out| write_all(out)).map_err(failed)?;
     let bytes = std::fs::metadata(&file).map_err(failed)?.len();
     Ok(ListIndex { file, utterances: entries.len(), bytes })
 }

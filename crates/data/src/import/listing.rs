@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use plimsoll_core::Seconds;
 
 use super::format::Format;
+use super::watch::ImportWatch;
 use crate::issue::{Issue, SourceLocation};
 use crate::unpack::UnpackFolder;
 
@@ -29,6 +30,11 @@ pub struct ImportOptions {
     pub language: Option<String>,
     /// Folder into which compressed tar shards are unpacked; without it, they are issues.
     pub unpack: Option<UnpackFolder>,
+    /// Size in bytes from which a list of JSON lines gets an index beside it when it is read, which the next import takes; `None`
+    /// makes none.
+    pub index_from: Option<u64>,
+    /// Watches the import.
+    pub watch: ImportWatch,
 }
 
 /// One utterance as listed in a corpus. Its audio has not been checked.

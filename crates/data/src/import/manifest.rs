@@ -36,7 +36,7 @@ pub(super) fn read(builder: &mut ListingBuilder<'_>, path: &Path) -> Result<(), 
     let whole = folder.canonicalize().ok();
     let names = Names { folder: &folder, whole: whole.as_deref() };
     let unreadable = |source| ImportError::Unreadable { file: file.clone(), source };
-    let without_duration = match Pieces::open(&file).map_err(unreadable)? {
+    let without_duration = match Pieces::open(&file, &builder.options().watch).map_err(unreadable)? {
         Some(pieces) => read_pieces(builder, &file, pieces, &names),
         None => read_items(builder, &file, &names)?,
     };

@@ -53,6 +53,7 @@ mod detect;
 mod index;
 mod unlisted;
 mod unpack;
+mod watch;
 
 use std::io;
 use std::path::Path;
@@ -61,10 +62,11 @@ use plimsoll_core::{counted, regular_file_metadata};
 
 pub use error::ImportError;
 pub use format::Format;
-pub use index::{IndexError, ListIndex, index_list};
+pub use index::{IndexError, index_list};
 pub(crate) use kaldi::OWN_ID_TABLE;
 pub(crate) use listing::OWN_ID;
 pub use listing::{Entry, ImportOptions, Listing};
+pub use watch::{ImportWatch, ListIndex};
 
 pub(crate) use builder::Imported;
 use builder::ListingBuilder;
@@ -96,14 +98,20 @@ pub(crate) fn read_lists(path: &Path, options: &ImportOptions) -> Result<Importe
         }
     }
     // An index holds what is read without any option.
-    let plain = ImportOptions { format: options.format, unpack: options.unpack.clone(), ..ImportOptions::default() };
+    let ImportOptions { audio_root, speaker, language, .. } = options;
+    let is_plain = audio_root.is_none() && speaker.is_none() && language.is_none();
     if format == Format::Manifest
-        && *options == plain
+        && is_plain
         && let Some(list) = manifest::in_folder(path)
-        && let Some(entries) = index::open(&list)
     {
-        let root = ListingBuilder::new(format, path, options).root;
-        return Ok(Imported { format, root, entries, duplicates: vec![], issues: vec![], more_issues: 0 });
+        if let Some(entries) = index::open(&list) {
+            let root = ListingBuilder::new(format, path, options).root;
+            return Ok(Imported { format, root, entries, duplicates: vec![], issues: vec![], more_issues: 0 });
+        }
+        let is_long = |from: u64| std::fs::metadata(&list).is_ok_and(|metadata| metadata.len() >= from);
+        if options.index_from.is_some_and(is_long) {
+            return index::read_and_make(&list, path, options);
+        }
     }
     read_listed(format, path, options)
 }

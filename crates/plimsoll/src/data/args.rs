@@ -71,6 +71,7 @@ impl CorpusArgs {
             speaker: self.speaker.clone(),
             language: self.language.clone(),
             unpack: unpack_folder(data),
+            ..ImportOptions::default()
         })
     }
 }

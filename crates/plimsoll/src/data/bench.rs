@@ -32,7 +32,7 @@ struct Speed {
 
 /// Measures loading and prints the speeds and the time of each part.
 pub(super) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    let mut config = load_run(&args.config, environment())?.config;
+    let mut config = load_run(&args.config, environment(), &Terminal)?.config;
     let folder = config.data.cache_dir.take();
     config.data.cache_memory = Bytes(0);
     let spinner = crate::terminal::spinner("reading lists");

@@ -19,7 +19,7 @@ use crate::terminal::{Terminal, bar};
 
 /// Fills the feature cache, checks every record of it, or deletes all records.
 pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
-    let config = load_run(&args.config, environment())?.config;
+    let config = load_run(&args.config, environment(), &Terminal)?.config;
     if args.fill {
         return fill(config, args);
     }

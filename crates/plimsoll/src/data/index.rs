@@ -10,11 +10,11 @@ use serde_json::json;
 
 use super::args::IndexArgs;
 use crate::environment;
-use crate::terminal::spinner;
+use crate::terminal::{Terminal, spinner};
 
 /// Makes the index of the list that `args` name, and prints its file.
 pub(super) fn run(args: &IndexArgs) -> Result<ExitCode, Failure> {
-    let config = load_run(&args.config, environment())?.config;
+    let config = load_run(&args.config, environment(), &Terminal)?.config;
     let list = args.list.clone().or(config.data.manifest);
     let list = list.ok_or_else(|| Failure::invalid("the list is missing", "give it, or its folder, as an argument"))?;
     let working = spinner("reading the list");

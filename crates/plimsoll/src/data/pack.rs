@@ -14,7 +14,7 @@ use serde_json::json;
 use super::accept;
 use super::args::PackArgs;
 use crate::environment;
-use crate::terminal::bar;
+use crate::terminal::{Terminal, bar};
 
 /// Packs the corpus that `args` name, and prints the shards.
 pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
@@ -22,7 +22,7 @@ pub(super) fn run(args: &PackArgs) -> Result<ExitCode, Failure> {
         let words = PackFormat::ALL.map(PackFormat::name).join(" or ");
         Failure::invalid(format!("there is no format `{}`", args.to), format!("use {words}"))
     })?;
-    let config = load_run(&args.config, environment())?.config;
+    let config = load_run(&args.config, environment(), &Terminal)?.config;
     let path = args
         .corpus
         .path

@@ -102,7 +102,7 @@ fn of_no_run(given: DataConfig) -> DataConfig {
 
 /// Reads the utterances of the list `manifest`.
 fn listed(manifest: &Path, data: DataConfig, tokenizer: Option<&Tokenizer>) -> Result<Chosen, Failure> {
-    let manifest = read_manifest(manifest, &data)?;
+    let manifest = read_manifest(manifest, &data, &Terminal)?;
     data::report_flaws(&manifest, &Terminal);
     let normalized = |text: &str| tokenizer.map_or_else(|| text.to_owned(), |tokenizer| tokenizer.normalized(text));
     let dropped = manifest.dropped();

@@ -84,7 +84,7 @@ pub(crate) fn memtest(
     verbose: bool,
     meter: &'static CountingAllocator,
 ) -> Result<ExitCode, Failure> {
-    let loaded = load_run(&args.config, environment())?;
+    let loaded = load_run(&args.config, environment(), &Terminal)?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }

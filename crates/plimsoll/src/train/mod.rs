@@ -77,7 +77,9 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
     let processes = Processes::join()?;
     let resumed = args.resume.as_deref().map(named_run);
     let mut read = || {
-        let Some(path) = &resumed else { return load_run(&args.config, environment()) };
+        let Some(path) = &resumed else {
+            return load_run(&args.config, environment(), &ProcessReporter(processes.rank()));
+        };
         if let Some(from) = &args.config.from {
             let message =
                 format!("--resume goes on with the weights of {}, and --from {from} names others", path.display());

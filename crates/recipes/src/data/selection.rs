@@ -18,7 +18,7 @@ use super::LeftOut;
 use crate::error::{Failure, FailureExt};
 use crate::families::{FrameCount, family};
 use crate::reporter::{Level, Reporter};
-use crate::texts::read_manifest;
+use crate::texts::{read_manifest, read_manifest_of_run};
 
 /// Warns about the utterances of `manifest` that cannot be used, if there are any.
 pub fn report_flaws(manifest: &Manifest, reporter: &dyn Reporter) {
@@ -162,12 +162,18 @@ pub(super) enum TokenCount<'a> {
     Unknown,
 }
 
-/// Reads the corpus at `path` for a run.
+/// Reads the corpus at `path` for a run, or for its plan alone if `is_dry`.
 ///
 /// # Errors
 /// If the corpus cannot be read, or if more than `data.unusable_share` of it cannot be used.
-pub(super) fn read(path: &Path, config: &RunConfig) -> Result<Manifest, Failure> {
-    let manifest = read_manifest(path, &config.data)?;
+pub(super) fn read(
+    path: &Path,
+    config: &RunConfig,
+    is_dry: bool,
+    reporter: &dyn Reporter,
+) -> Result<Manifest, Failure> {
+    let read = if is_dry { read_manifest } else { read_manifest_of_run };
+    let manifest = read(path, &config.data, reporter)?;
     accept(path, &manifest.dropped(), config)?;
     Ok(manifest)
 }

@@ -14,6 +14,7 @@ use super::{Names, utterance};
 use crate::import::builder::{MAX_NAME_BYTES, MAX_TEXT_BYTES, ParsedPiece, non_blank_part};
 use crate::import::lines::{FIRST_BYTES, MAX_LINE_BYTES, ends_with_returns, without_line_end};
 use crate::import::listing::ImportOptions;
+use crate::import::watch::ImportWatch;
 use crate::issue::{Issue, IssueKind};
 use crate::table::{PieceRow, Record};
 
@@ -31,6 +32,7 @@ pub(super) struct Pieces {
     /// Beginning of a line whose end is not read.
     rest: Vec<u8>,
     is_finished: bool,
+    watch: ImportWatch,
 }
 
 /// Lines of a file, one after the other.
@@ -43,7 +45,7 @@ pub(super) struct RawPiece {
 
 impl Pieces {
     /// Opens a list. `None` for a list that is not plain JSON lines in UTF-8 from its first byte on.
-    pub(super) fn open(file: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn open(file: &Path, watch: &ImportWatch) -> io::Result<Option<Self>> {
         let mut file = open_regular_file(file)?;
         let mut read = Vec::new();
         (&mut file).take(FIRST_BYTES).read_to_end(&mut read)?;
@@ -54,7 +56,11 @@ impl Pieces {
         let first = first.strip_prefix("\u{feff}".as_bytes()).unwrap_or(first);
         let size = file.metadata()?.len();
         let rest = first.to_vec();
-        Ok(first.starts_with(b"{").then(|| Self { file, size, read: 0, lines: 0, rest, is_finished: false }))
+        if !first.starts_with(b"{") {
+            return Ok(None);
+        }
+        watch.begin(size);
+        Ok(Some(Self { file, size, read: 0, lines: 0, rest, is_finished: false, watch: watch.clone() }))
     }
 
     /// Estimates how many lines the file has.
@@ -99,6 +105,7 @@ impl Pieces {
         };
         self.rest = bytes.split_off(end);
         self.read += bytes.len() as u64;
+        self.watch.add(bytes.len() as u64);
         let piece = RawPiece { lines_before: self.lines, error, bytes };
         self.lines += memchr_iter(b'\n', &piece.bytes).count();
         piece

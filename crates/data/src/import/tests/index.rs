@@ -85,6 +85,39 @@ fn an_index_is_of_one_state_and_place_of_its_list() {
 }
 
 #[test]
+fn a_long_list_gets_an_index_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    list(folder.path(), 9, 4);
+    let size = fs::metadata(folder.path().join("manifest.jsonl")).unwrap().len();
+    let index = folder.path().join("manifest.jsonl.index");
+    let import_from = |index_from| {
+        let options = ImportOptions { index_from, ..ImportOptions::default() };
+        let listing = import(folder.path(), &options).unwrap();
+        (listing, options.watch.take_index())
+    };
+    let (plain, made) = import_from(Some(size + 1));
+    assert!(made.is_none() && !index.exists());
+    let (first, made) = import_from(Some(size));
+    let made = made.unwrap();
+    assert_eq!((made.file.clone(), made.utterances), (index.clone(), 9));
+    assert_eq!(first.root, plain.root);
+    assert!(first.entries == plain.entries && import_from(Some(0)).0.entries == plain.entries);
+    assert!(import_from(Some(0)).1.is_none(), "it is there");
+    // A list that changed gets a new one; what is not ours is left; a list that cannot have one is read all the same.
+    let text = fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
+    fs::write(folder.path().join("manifest.jsonl"), text.replace("one", "three")).unwrap();
+    assert_eq!(import_from(Some(0)).1.unwrap().utterances, 9);
+    fs::write(&index, "mine").unwrap();
+    assert!(import_from(Some(0)).1.is_none());
+    assert_eq!(fs::read(&index).unwrap(), b"mine");
+    fs::remove_file(&index).unwrap();
+    fs::write(folder.path().join("manifest.jsonl"), text.clone() + "nonsense\n").unwrap();
+    let (flawed, made) = import_from(Some(0));
+    assert_eq!((flawed.entries.len(), flawed.issues.len(), made), (9, 1, None));
+    assert!(!index.exists());
+}
+
+#[test]
 fn audio_lies_beside_a_link_to_a_list() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = ["a", "b"].map(|name| folder.path().join(name));
