@@ -129,12 +129,14 @@ impl<T: Transport> MessageReplica<T> {
     /// Sums in the order of the ranks, in parts of `part_len` numbers.
     pub(crate) fn sum_in_order(&self, values: &mut [f32], part_len: usize) -> Result<(), CollectiveError> {
         let len = values.len() as u64;
+        // One turn for all parts: no other call comes between them.
+        let turn = self.turn();
         // No numbers at all are a part, too, so that ranks that give some are found.
         for part in 0..values.len().div_ceil(part_len).max(1) {
             let end = ((part + 1) * part_len).min(values.len());
             let own = &mut values[part * part_len..end];
             let bytes = own.iter().flat_map(|value| value.to_le_bytes());
-            let all = self.gather(len.to_le_bytes().into_iter().chain(bytes).collect())?;
+            let all = self.gather_in(&turn, len.to_le_bytes().into_iter().chain(bytes).collect())?;
             for (rank, bytes) in all.iter().enumerate() {
                 let (found, bytes) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
                 check_equal(rank, u64::from_le_bytes(*found), len)
@@ -159,7 +161,7 @@ impl<T: Transport> MessageReplica<T> {
     pub fn sum_f32_by_library(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
         match (self.ranks, self.has_library) {
             (1, _) => Ok(()),
-            (_, true) => self.run(|_| LibrarySum::new(values, PART_LEN)).map(|_| ()),
+            (_, true) => self.run(&self.turn(), |_| LibrarySum::new(values, PART_LEN)).map(|_| ()),
             (_, false) => self.sum_f32(values),
         }
     }
@@ -169,9 +171,25 @@ impl<T: Transport> MessageReplica<T> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Waits until no other call of this replica is under way.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gathers in a turn that has begun.
+    fn gather_in(&self, turn: &MutexGuard<'_, ()>, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+        match self.ranks {
+            1 => Ok(vec![own.into()]),
+            _ => self.run(turn, |post| Gather::new(own, CHUNK_LEN, post)).map(Gather::into_contents),
+        }
+    }
+
     /// Runs an operation to its end.
-    fn run<O: Operation>(&self, make: impl FnOnce(&Post<T>) -> O) -> Result<O, CollectiveError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    fn run<O: Operation>(
+        &self,
+        _turn: &MutexGuard<'_, ()>,
+        make: impl FnOnce(&Post<T>) -> O,
+    ) -> Result<O, CollectiveError> {
         let mut now = self.shared.now();
         let (mut operation, mut started) = {
             let mut engine = self.shared.engine();
@@ -200,7 +218,7 @@ impl<T: Transport> MessageReplica<T> {
     /// Runs `work` while no thread of this replica uses the transport.
     #[cfg(feature = "mpi")]
     pub(crate) fn with_transport<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         work(self.shared.engine().post().transport())
     }
 }
@@ -215,10 +233,7 @@ impl<T: Transport> Collective for MessageReplica<T> {
     }
 
     fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
-        match self.ranks {
-            1 => Ok(vec![own.into()]),
-            _ => self.run(|post| Gather::new(own, CHUNK_LEN, post)).map(Gather::into_contents),
-        }
+        self.gather_in(&self.turn(), own)
     }
 
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), CollectiveError> {

@@ -167,7 +167,6 @@ mod tests {
         let other = std::thread::spawn(move || speed(second));
         let found = speed(first);
         assert_eq!(found, other.join().unwrap());
-        assert!((1.0..=2.0).contains(&found));
         assert_eq!(measure_full_speed(&SingleReplica, 1, 3), Ok(None));
         assert!(link.bytes_per_second > 0.0 && link.latency_seconds > 0.0);
         assert_eq!(measure_link(&SingleReplica, 1, &test, &mut |_| Ok(())), Ok(None));
