@@ -17,11 +17,18 @@ const INVALID: u8 = 2;
 pub(crate) trait ExitCodeExt {
     /// Prints the message of the failure on standard error and returns the exit code.
     fn print(&self) -> ExitCode;
+
+    /// Returns the exit code.
+    fn exit_code(&self) -> ExitCode;
 }
 
 impl ExitCodeExt for Failure {
     fn print(&self) -> ExitCode {
         eprintln!("{:?}", self.report());
+        self.exit_code()
+    }
+
+    fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind() {
             FailureKind::Invalid => INVALID,
             FailureKind::Failed => FAILED,

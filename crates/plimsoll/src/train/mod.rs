@@ -23,7 +23,7 @@ use plimsoll_recipes::{Failure, FailureExt, load, load_run};
 use crate::environment;
 use crate::print::go_on_without_output;
 use crate::signals::Signals;
-use crate::terminal::{ProcessReporter, Terminal};
+use crate::terminal::{ExitCodeExt, ProcessReporter, Terminal};
 use ui::{Ui, display};
 
 /// Arguments of `train`.
@@ -94,10 +94,14 @@ pub(crate) fn train(mut args: TrainArgs, memory: &'static CountingAllocator) -> 
     if !processes.is_first() {
         return Ok(follow(&args, loaded, resumed.as_deref(), &processes, memory));
     }
-    let code = lead(&args, loaded?, resumed.as_deref(), &processes, memory)?;
-    // A process that ended now would not answer the others.
-    processes.wait_for_all()?;
-    Ok(code)
+    let led = loaded.and_then(|loaded| {
+        let code = lead(&args, loaded, resumed.as_deref(), &processes, memory)?;
+        // A process that ended now would not answer the others.
+        processes.wait_for_all()?;
+        Ok(code)
+    });
+    // Before this process takes leave: the others end after that, and `mpirun` ends all as soon as one has failed.
+    Ok(led.unwrap_or_else(|failure| failure.print()))
 }
 
 /// Trains the part of a process that is not the first of its run. The first one reports what concerns all.
@@ -115,7 +119,10 @@ fn follow(
     let planned = loaded.and_then(|loaded| {
         PlannedRun::in_processes(loaded, args.resume(resumed).as_ref(), processes, memory, &reporter)
     });
-    let Ok(run) = planned.and_then(PlannedRun::start) else { return ExitCode::FAILURE };
+    let run = match planned.and_then(PlannedRun::start) {
+        Ok(run) => run,
+        Err(failure) => return failure.exit_code(),
+    };
     let train = || {
         let signals = Signals::listen().failed()?;
         run.train(&signals.stop, &mut NoDisplay)?;
@@ -125,7 +132,7 @@ fn follow(
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             reporter.line(Level::Warning, &error_chain(&failure));
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }

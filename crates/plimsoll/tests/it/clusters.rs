@@ -72,6 +72,28 @@ mod with_mpi {
     }
 
     #[test]
+    fn long_processes_that_differ_get_the_reason() {
+        if Command::new("mpirun").arg("--version").output().is_err() {
+            eprintln!("skipped: there is no mpirun");
+            return;
+        }
+        let dir = TestFolder::new();
+        let program = dir.command(&[]).get_program().to_str().unwrap().to_owned();
+        let train = [&["train", "--name", "odd", "--steps", "2"][..], SMALL].concat();
+        let colon = [":", "-n", "1", &program];
+        let more = [&train[..], &["--set", "training.clip_norm=2"]].concat();
+        let args = [&train[..], &colon, &more].concat();
+        // The launcher ends all as soon as one has failed: the first must have said why by then, each time.
+        for _ in 0..10 {
+            let output = mpirun(&dir, "3", &args);
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(stderr.matches("differs on rank 3 of 4").count(), 1, "{stderr}");
+            assert_eq!(output.status.code(), Some(2), "{stderr}");
+        }
+        assert!(!dir.path("runs").exists(), "nothing is written");
+    }
+
+    #[test]
     fn long_processes_train_to_the_bits_of_replicas() {
         if Command::new("mpirun").arg("--version").output().is_err() {
             eprintln!("skipped: there is no mpirun");
