@@ -86,7 +86,8 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ExitCode, Failure> {
         full_speed_ranks: match (full_speed, facts.host_threads) {
             // On GPUs the processors say nothing, and fewer processes than asked for say nothing of more.
             (Some(measured), Some(_)) if processes.local_ranks() >= args.ranks_per_node.get() => measured,
-            _ => facts.full_speed_ranks(args.ranks_per_node.get()),
+            // A process that is bound to a core sees no other.
+            _ => facts.full_speed_ranks(args.ranks_per_node.get()).max(full_speed.unwrap_or(1.0)),
         },
         node_hour_cost: args.price,
     };
