@@ -10,9 +10,9 @@ mod accident;
 mod cluster;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -282,11 +282,4 @@ struct Positions {
 fn last_words(text: &str) -> &str {
     let is_reason = |line: &&str| line.contains("replica") || line.starts_with("error") || line.contains("signal");
     text.lines().rev().find(is_reason).or_else(|| text.lines().last()).unwrap_or("").trim()
-}
-
-/// Returns the folder with the programs of this build: that of the running program, or the one above it for a test.
-pub fn build_folder() -> Result<PathBuf> {
-    let own = env::current_exe()?;
-    let folder = own.parent().context("a program lies in a folder")?;
-    Ok(if folder.ends_with("deps") { folder.parent().unwrap_or(folder).into() } else { folder.into() })
 }
