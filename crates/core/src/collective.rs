@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Fills a slice with the next values of a sum, or says why it cannot.
+pub type ReadValues<'a> = dyn FnMut(&mut [f32]) -> Result<(), String> + 'a;
+
 /// Collective operations between one replica and all other replicas.
 ///
 /// All replicas must call the same methods in the same order. A call returns when all replicas have made it. The
@@ -73,6 +76,20 @@ pub trait Collective: Send + Sync {
         self.sum_f32(values)
     }
 
+    /// All-reduce as [`sum_f32_in_any_order`](Self::sum_f32_in_any_order), of values that are not there yet: each call of `read`
+    /// fills the slice that it gets with the next ones. A network may carry the first while the next are read. The default reads
+    /// all of them first.
+    ///
+    /// # Errors
+    /// If another replica has ended, or `read` fails, which is reported to the others.
+    fn sum_f32_while_read(&self, values: &mut [f32], read: &mut ReadValues<'_>) -> Result<(), CollectiveError> {
+        read(values).map_err(|reason| {
+            self.fail(&reason);
+            CollectiveError::failed(self.rank(), &reason)
+        })?;
+        self.sum_f32_in_any_order(values)
+    }
+
     /// Returns whether all replicas pass `true` as `yes`.
     ///
     /// # Errors
@@ -125,6 +142,10 @@ macro_rules! by_pointer {
 
             fn sum_f32_in_any_order(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
                 (**self).sum_f32_in_any_order(values)
+            }
+
+            fn sum_f32_while_read(&self, values: &mut [f32], read: &mut ReadValues<'_>) -> Result<(), CollectiveError> {
+                (**self).sum_f32_while_read(values, read)
             }
 
             fn agree(&self, yes: bool) -> Result<bool, CollectiveError> {
@@ -198,6 +219,15 @@ mod tests {
         let mut values = [1.5, -0.0];
         SingleReplica.sum_f32(&mut values).unwrap();
         assert_eq!(values.map(f32::to_bits), [1.5_f32, -0.0].map(f32::to_bits));
+        let mut fill = |out: &mut [f32]| {
+            out.fill(2.5);
+            Ok(())
+        };
+        SingleReplica.sum_f32_while_read(&mut values, &mut fill).unwrap();
+        assert_eq!(values, [2.5, 2.5]);
+        let error =
+            SingleReplica.sum_f32_while_read(&mut values, &mut |_| Err("the device is lost".into())).unwrap_err();
+        assert_eq!(error.to_string(), "replica 0 failed: the device is lost");
         assert_eq!((SingleReplica.agree(true), SingleReplica.agree(false)), (Ok(true), Ok(false)));
         assert_eq!(&SingleReplica.broadcast(0, vec![7]).unwrap()[..], [7]);
         assert_eq!(SingleReplica.broadcast(1, vec![7]).unwrap_err().to_string(), "replica 1 is gone");

@@ -21,16 +21,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let replica = world.into_replica(Limits::default())?;
     let own = vec![replica.rank() as f32 + 0.5; len];
     let (mut values, mut sums) = (own.clone(), own.clone());
-    let mut times: [Vec<f64>; 3] = Default::default();
+    let mut times: [Vec<f64>; 5] = Default::default();
     for round in 0..=rounds {
         for (way, times) in times.iter_mut().enumerate() {
-            values.copy_from_slice(&own);
+            if way < 3 {
+                values.copy_from_slice(&own);
+            }
+            let mut rest = &own[..];
+            let mut read = |out: &mut [f32]| {
+                let (next, later) = rest.split_at(out.len());
+                out.copy_from_slice(next);
+                rest = later;
+                Ok(())
+            };
             replica.agree(true)?;
             let start = std::time::Instant::now();
             match way {
                 0 => replica.plain_all_reduce(&mut values, &mut sums)?,
                 1 => replica.sum_f32(&mut values)?,
-                _ => replica.sum_f32_by_library(&mut values)?,
+                2 => replica.sum_f32_by_library(&mut values)?,
+                3 => {
+                    read(&mut values)?;
+                    replica.sum_f32_by_library(&mut values)?;
+                }
+                _ => replica.sum_f32_while_read(&mut values, &mut read)?,
             }
             // The slowest rank counts, and the first round makes the buffers.
             let slowest = replica.gather(start.elapsed().as_secs_f64().to_le_bytes().to_vec())?;
@@ -43,11 +57,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let link = measure_link(&replica, nodes, &LinkTest::default(), &mut |values| replica.sum_f32_by_library(values))?;
     if replica.rank() == 0 {
         println!("{library}, {} ranks, {} numbers, median (best) of {rounds}:", replica.ranks(), len);
-        let [plain, ordered, library] = times.map(|mut times| {
+        let [plain, ordered, library, read, while_read] = times.map(|mut times| {
             times.sort_by(f64::total_cmp);
             (times[times.len() / 2], times[0])
         });
-        for (name, time) in [("MPI_Allreduce", plain), ("ordered", ordered), ("library", library)] {
+        let ways = [("MPI_Allreduce", plain), ("ordered", ordered), ("library", library)];
+        for (name, time) in ways.into_iter().chain([("read, library", read), ("while read", while_read)]) {
             let (rate, best) = (100.0 * plain.0 / time.0, 100.0 * plain.1 / time.1);
             println!("{name:<14} {:7.1} ms ({:7.1} ms)  {rate:5.0} % ({best:5.0} %)", time.0 * 1e3, time.1 * 1e3);
         }

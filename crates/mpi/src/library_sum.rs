@@ -3,7 +3,7 @@
 //! The ranks first say that they are ready, and what they give. So a rank that is late, gone or differs is named as in all
 //! operations, and no rank waits inside of the library for one that never comes.
 
-use plimsoll_core::CollectiveError;
+use plimsoll_core::{CollectiveError, ReadValues};
 
 use crate::operation::Operation;
 use crate::packet::{Header, Kind};
@@ -18,6 +18,10 @@ const AHEAD: usize = 4;
 /// A sum by the library that is under way.
 pub(crate) struct LibrarySum<'a> {
     values: &'a mut [f32],
+    /// Gives the values that are not there yet.
+    read: &'a mut ReadValues<'a>,
+    /// Numbers that are there.
+    filled: usize,
     part_len: usize,
     /// Whether this rank has said that it is ready.
     is_announced: bool,
@@ -29,9 +33,14 @@ pub(crate) struct LibrarySum<'a> {
 }
 
 impl<'a> LibrarySum<'a> {
-    /// Starts to sum `values`, in parts of `part_len` numbers.
-    pub(crate) fn new(values: &'a mut [f32], part_len: usize) -> Self {
-        Self { values, part_len, is_announced: false, is_agreed: false, begun: 0, stored: 0 }
+    /// Starts to sum values that `read` writes into `values`, in parts of `part_len` numbers.
+    pub(crate) fn new(values: &'a mut [f32], part_len: usize, read: &'a mut ReadValues<'a>) -> Self {
+        Self { values, read, filled: 0, part_len, is_announced: false, is_agreed: false, begun: 0, stored: 0 }
+    }
+
+    /// Returns where the part that begins at `from` ends.
+    fn end(&self, from: usize) -> usize {
+        (from + self.part_len).min(self.values.len())
     }
 
     /// Says that this rank is ready, and listens to the others. Returns whether all are.
@@ -62,13 +71,24 @@ pub(crate) fn check_equal(rank: usize, found: u64, own: u64) -> Result<(), Colle
 impl Operation for LibrarySum<'_> {
     const KINDS: &'static [Kind] = &[Kind::Begin];
 
+    /// Reads a part.
+    fn work(&mut self) -> Result<bool, String> {
+        let end = self.end(self.filled);
+        if end == self.filled {
+            return Ok(false);
+        }
+        (self.read)(&mut self.values[self.filled..end])?;
+        self.filled = end;
+        Ok(true)
+    }
+
     fn advance<T: Transport>(&mut self, number: u64, post: &mut Post<T>) -> Result<bool, CollectiveError> {
         self.is_agreed = self.is_agreed || self.agree(number, post)?;
         if !self.is_agreed {
             return Ok(false);
         }
-        while self.begun < self.values.len() && self.begun < self.stored + AHEAD * self.part_len {
-            let end = (self.begun + self.part_len).min(self.values.len());
+        while self.begun < self.filled && self.begun < self.stored + AHEAD * self.part_len {
+            let end = self.end(self.begun);
             post.begin_sum(&self.values[self.begun..end])?;
             self.begun = end;
         }

@@ -11,6 +11,15 @@ pub(crate) trait Operation {
     /// Kinds of its packets.
     const KINDS: &'static [Kind];
 
+    /// Does a piece of work that needs no packet and may take long, between two calls of `advance`. Returns whether there was
+    /// any.
+    ///
+    /// # Errors
+    /// If the work fails, and with it the operation.
+    fn work(&mut self) -> Result<bool, String> {
+        Ok(false)
+    }
+
     /// Goes on as far as the packets allow that have arrived. Returns whether it is complete.
     fn advance<T: Transport>(&mut self, number: u64, post: &mut Post<T>) -> Result<bool, CollectiveError>;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{Collective, CollectiveError};
+use plimsoll_core::{Collective, CollectiveError, ReadValues};
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
@@ -159,11 +159,28 @@ impl<T: Transport> MessageReplica<T> {
     /// # Errors
     /// As for [`MessageReplica::sum_f32`].
     pub fn sum_f32_by_library(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
-        match (self.ranks, self.has_library) {
-            (1, _) => Ok(()),
-            (_, true) => self.run(&self.turn(), |_| LibrarySum::new(values, PART_LEN)).map(|_| ()),
-            (_, false) => self.sum_f32(values),
+        // They are there.
+        self.sum_f32_by_library_while_read(values, &mut |_| Ok(()))
+    }
+
+    /// Sums as [`MessageReplica::sum_f32_by_library`] does, while `read` writes the values: it fills each slice that it gets with
+    /// the next ones.
+    fn sum_f32_by_library_while_read(
+        &self,
+        values: &mut [f32],
+        read: &mut ReadValues<'_>,
+    ) -> Result<(), CollectiveError> {
+        if self.ranks > 1 && self.has_library {
+            return self.run(&self.turn(), |_| LibrarySum::new(values, PART_LEN, read)).map(|_| ());
         }
+        read(values).map_err(|reason| self.failed(&reason))?;
+        self.sum_f32(values)
+    }
+
+    /// Reports to the other replicas that this one has failed, and returns the error.
+    fn failed(&self, reason: &str) -> CollectiveError {
+        self.fail(reason);
+        CollectiveError::failed(self.rank, reason)
     }
 
     /// Returns how long this rank has waited for each other one since it was made. A straggler stands out in it.
@@ -198,6 +215,7 @@ impl<T: Transport> MessageReplica<T> {
         };
         let mut backoff = Backoff::new();
         loop {
+            let worked = operation.work().map_err(|reason| self.failed(&reason))?;
             let mut engine = self.shared.engine();
             let before = engine.post().moved();
             if let Some(end) = engine.advance(&mut operation, &mut started, now) {
@@ -206,7 +224,9 @@ impl<T: Transport> MessageReplica<T> {
             let moved = engine.post().moved();
             let awaited = if moved == before { engine.awaited(&operation, &started) } else { None };
             drop(engine);
-            backoff.pause(moved);
+            if !worked {
+                backoff.pause(moved);
+            }
             let after = self.shared.now();
             if let Some(rank) = awaited {
                 self.waits.lock().unwrap_or_else(PoisonError::into_inner)[rank] += after - now;
@@ -242,6 +262,10 @@ impl<T: Transport> Collective for MessageReplica<T> {
 
     fn sum_f32_in_any_order(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
         self.sum_f32_by_library(values)
+    }
+
+    fn sum_f32_while_read(&self, values: &mut [f32], read: &mut ReadValues<'_>) -> Result<(), CollectiveError> {
+        self.sum_f32_by_library_while_read(values, read)
     }
 
     fn fail(&self, reason: &str) {

@@ -26,6 +26,11 @@ fn errors(ranks: &mut Ranks, idle: usize) -> Vec<CollectiveError> {
     ended.map(|end| end.map(|_| ()).unwrap_err()).collect()
 }
 
+/// Reads values that are there.
+fn there(_: &mut [f32]) -> Result<(), String> {
+    Ok(())
+}
+
 fn gathers(ranks: &mut Ranks) {
     let ends = ranks.run(STEP, |rank, post| Some(gather(rank, post)));
     assert!(ends.iter().all(|end| end.as_ref().unwrap().is_ok()));
@@ -58,15 +63,41 @@ proptest! {
         let idle = idle % count;
         let mut arrays = vec![vec![1.0_f32; 100]; count];
         let mut ranks = Ranks::new(count, Limits::default().with_wait(300 * SECOND), DELAY, seed);
-        let mut open: Vec<_> = arrays.iter_mut().map(Some).collect();
+        let mut reads = vec![there; count];
+        let mut open: Vec<_> = arrays.iter_mut().zip(&mut reads).map(Some).collect();
         let ends = ranks.run(STEP, |rank, _| {
-            (rank != idle).then(|| LibrarySum::new(open[rank].take().unwrap(), 64))
+            let (values, read) = open[rank].take().unwrap();
+            (rank != idle).then(|| LibrarySum::new(values, 64, read))
         });
         for end in ends.into_iter().flatten() {
             prop_assert_eq!(end.err().unwrap(), CollectiveError::timed_out(idle, 300 * SECOND));
         }
         drop(open);
         prop_assert!(arrays.iter().flatten().all(|&value| value == 1.0));
+    }
+
+    #[test]
+    fn a_rank_that_cannot_read_in_the_middle_of_a_sum_says_why(count in 2..=7_usize, odd in 0..7_usize, after in 0..9_usize, seed: u64) {
+        let odd = odd % count;
+        let mut arrays = vec![vec![1.0_f32; 640]; count];
+        let mut ranks = Ranks::new(count, Limits::default(), DELAY, seed);
+        let read = |rank: usize| {
+            let mut parts = 0;
+            move |_: &mut [f32]| {
+                parts += 1;
+                if rank == odd && parts > after { Err("the device is lost".to_string()) } else { Ok(()) }
+            }
+        };
+        let mut reads: Vec<_> = (0..count).map(read).collect();
+        let mut open: Vec<_> = arrays.iter_mut().zip(&mut reads).map(Some).collect();
+        let ends = ranks.run(STEP, |rank, _| {
+            let (values, read) = open[rank].take().unwrap();
+            Some(LibrarySum::new(values, 64, read))
+        });
+        for end in ends {
+            prop_assert_eq!(end.unwrap().err().unwrap(), CollectiveError::failed(odd, "the device is lost"));
+        }
+        prop_assert!(ranks.now() < 5 * SECOND);
     }
 
     #[test]
@@ -161,14 +192,19 @@ proptest! {
         let mut arrays = vec![vec![1.0_f32; 100]; count];
         arrays[odd].push(1.0);
         let mut ranks = Ranks::new(count, Limits::default(), DELAY, seed);
-        let mut open: Vec<_> = arrays.iter_mut().map(Some).collect();
-        let ends = ranks.run(STEP, |rank, _| Some(LibrarySum::new(open[rank].take().unwrap(), 64)));
+        let mut reads = vec![there; count];
+        let mut open: Vec<_> = arrays.iter_mut().zip(&mut reads).map(Some).collect();
+        let ends = ranks.run(STEP, |rank, _| {
+            let (values, read) = open[rank].take().unwrap();
+            Some(LibrarySum::new(values, 64, read))
+        });
         prop_assert!(ends.into_iter().all(|end| end.unwrap().err().unwrap().cause.contains("numbers to a sum")));
 
         let mut ranks = Ranks::new(2, Limits::default(), DELAY, seed);
         let started = ranks.engines[0].start(Duration::ZERO).unwrap();
         let mut values = [1.0_f32];
-        let mut own = (LibrarySum::new(&mut values, 64), started);
+        let mut read = there;
+        let mut own = (LibrarySum::new(&mut values, 64, &mut read), started);
         let started = ranks.engines[1].start(Duration::ZERO).unwrap();
         let mut other = (gather(1, ranks.engines[1].post()), started);
         let mut ends = (None, None);

@@ -183,7 +183,11 @@ impl Ranks {
             assert!(self.now() < limit, "an operation never ends");
             self.round(step, |rank, engine, now| {
                 let Some((operation, started)) = &mut running[rank] else { return engine.tick(now) };
-                if let Some(end) = engine.advance(operation, started, now) {
+                if let Err(reason) = operation.work() {
+                    let error = CollectiveError::failed(rank, &reason);
+                    engine.report(error.clone());
+                    (running[rank], ends[rank]) = (None, Some(Err(error)));
+                } else if let Some(end) = engine.advance(operation, started, now) {
                     let (operation, _) = running[rank].take().unwrap();
                     ends[rank] = Some(end.map(|()| operation));
                 }

@@ -22,6 +22,16 @@ fn added<F: Copy + Add<Output = F>>(arrays: &[Vec<F>]) -> Vec<F> {
     arrays.fold(first, |sum, next| sum.into_iter().zip(next).map(|(sum, next)| sum + next).collect())
 }
 
+/// Gives the values of an array, slice after slice.
+fn reader(mut rest: &[f32]) -> impl FnMut(&mut [f32]) -> Result<(), String> {
+    move |out| {
+        let (next, later) = rest.split_at_checked(out.len()).ok_or("there are no more")?;
+        out.copy_from_slice(next);
+        rest = later;
+        Ok(())
+    }
+}
+
 fn numbers(ranks: usize, len: usize, seed: u64) -> Vec<Vec<f64>> {
     let mut random = Random(seed);
     (0..ranks).map(|_| (0..len).map(|_| random.float()).collect()).collect()
@@ -51,17 +61,22 @@ proptest! {
     fn sums_by_the_library_are_its_own_on_all_ranks(
         ranks in 1..=7_usize, len in 0..5000_usize, part_len in 1..3000_usize, seed: u64,
     ) {
-        let mut arrays: Vec<Vec<f32>> =
+        let arrays: Vec<Vec<f32>> =
             numbers(ranks, len, seed).iter().map(|array| array.iter().map(|&value| value as f32).collect()).collect();
         let reversed: Vec<Vec<f32>> = arrays.iter().rev().cloned().collect();
         let bits = |array: &[f32]| array.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
         let expected = bits(&added(&reversed));
         let mut network = Ranks::new(ranks, Limits::default(), DELAY, seed);
-        let mut open: Vec<Option<&mut Vec<f32>>> = arrays.iter_mut().map(Some).collect();
-        let ends = network.run(STEP, |rank, _| Some(LibrarySum::new(open[rank].take().unwrap(), part_len)));
+        let mut all = vec![vec![f32::NAN; len]; ranks];
+        let mut reads: Vec<_> = arrays.iter().map(|array| reader(array)).collect();
+        let mut open: Vec<_> = all.iter_mut().zip(&mut reads).map(Some).collect();
+        let ends = network.run(STEP, |rank, _| {
+            let (sums, read) = open[rank].take().unwrap();
+            Some(LibrarySum::new(sums, part_len, read))
+        });
         prop_assert!(ends.iter().all(|end| end.as_ref().unwrap().is_ok()));
         drop(ends);
-        for sums in &arrays {
+        for sums in &all {
             prop_assert_eq!(&bits(sums), &expected);
         }
     }

@@ -66,7 +66,18 @@ fn sums_by_the_library(replica: &MpiReplica) {
     let (rank, ranks) = (replica.rank(), replica.ranks());
     for len in [0, 1, 1000, 5_234_567] {
         let mut values: Vec<f32> = (0..len).map(|index| value(rank, index)).collect();
+        let mut read = vec![f32::NAN; len];
+        let mut next = values.clone().into_iter();
         replica.sum_f32_by_library(&mut values).unwrap();
+        let mut fill = |out: &mut [f32]| {
+            out.iter_mut().zip(&mut next).for_each(|(out, value)| *out = value);
+            Ok(())
+        };
+        replica.sum_f32_while_read(&mut read, &mut fill).unwrap();
+        assert!(
+            read.iter().zip(&values).all(|(read, sum)| read.to_bits() == sum.to_bits()),
+            "reading changes the sums"
+        );
         for (index, &sum) in values.iter().enumerate() {
             let all = (0..ranks).map(|rank| f64::from(value(rank, index)));
             let (expected, size) = all.fold((0.0, 0.0), |(sum, size), value| (sum + value, size + value.abs()));

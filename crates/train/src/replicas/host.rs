@@ -1,9 +1,10 @@
 //! Replicas that exchange data through host memory, over any collective: the processes of a cluster.
 
 use std::sync::Arc;
+use std::vec;
 
 use burn::tensor::{DType, Tensor, TensorData};
-use plimsoll_core::{Collective, CollectiveError, TimeOwner, timing};
+use plimsoll_core::{Collective, CollectiveError, ReadValues, TimeOwner, timing};
 use plimsoll_tape::transfer::uploaded;
 
 use super::Replica;
@@ -61,6 +62,10 @@ impl<C: Collective> Collective for HostReplica<C> {
     fn sum_f32_in_any_order(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
         timing::measure(TimeOwner::Replicas, || self.collective.sum_f32_in_any_order(values))
     }
+
+    fn sum_f32_while_read(&self, values: &mut [f32], read: &mut ReadValues<'_>) -> Result<(), CollectiveError> {
+        timing::measure(TimeOwner::Replicas, || self.collective.sum_f32_while_read(values, read))
+    }
 }
 
 impl<C: Collective> Replica for HostReplica<C> {
@@ -74,10 +79,14 @@ impl<C: Collective> Replica for HostReplica<C> {
             return tensors.into_iter().map(|tensor| all_reduce_by_gathering(self, tensor)).collect();
         }
         let devices: Vec<_> = tensors.iter().map(|tensor| (tensor.device(), tensor.dims()[0])).collect();
-        let mut values = attempt(|| read(tensors)).and_then(|read| read).map_err(|reason| failed(self, &reason))?;
-        match self.in_any_order {
-            true => self.sum_f32_in_any_order(&mut values)?,
-            false => self.sum_f32(&mut values)?,
+        let mut values = vec![0.0; devices.iter().map(|(_, length)| length).sum()];
+        // The first one is there when the device has computed all, so no other replica waits inside of a sum for that.
+        let mut unread = Unread::new(tensors).map_err(|reason| failed(self, &reason))?;
+        if self.in_any_order {
+            self.sum_f32_while_read(&mut values, &mut |out| unread.read(out))?;
+        } else {
+            unread.read(&mut values).map_err(|reason| failed(self, &reason))?;
+            self.sum_f32(&mut values)?;
         }
         let mut rest = &values[..];
         let send = || {
@@ -92,14 +101,42 @@ impl<C: Collective> Replica for HostReplica<C> {
     }
 }
 
-/// Reads the values of all tensors, one after the other.
-fn read(tensors: Vec<Tensor<1>>) -> Result<Vec<f32>, String> {
-    let mut values = Vec::with_capacity(tensors.iter().map(|tensor| tensor.dims()[0]).sum());
-    for tensor in tensors {
-        let data = tensor.try_into_data().map_err(|error| error.to_string())?;
-        values.extend_from_slice(data.as_slice::<f32>().map_err(|error| error.to_string())?);
+/// The values of tensors, which are read one after the other.
+struct Unread {
+    tensors: vec::IntoIter<Tensor<1>>,
+    /// Values of the tensor before them, and how many of them were copied.
+    data: TensorData,
+    at: usize,
+}
+
+impl Unread {
+    fn new(tensors: Vec<Tensor<1>>) -> Result<Self, String> {
+        let mut unread = Self { tensors: tensors.into_iter(), data: TensorData::new(Vec::<f32>::new(), [0]), at: 0 };
+        unread.next_tensor()?;
+        Ok(unread)
     }
-    Ok(values)
+
+    /// Fetches the values of the next tensor. Returns whether there is one.
+    fn next_tensor(&mut self) -> Result<bool, String> {
+        let Some(tensor) = self.tensors.next() else { return Ok(false) };
+        let data = attempt(|| tensor.try_into_data().map_err(|error| error.to_string()));
+        (self.data, self.at) = (data.and_then(|data| data)?, 0);
+        Ok(true)
+    }
+
+    /// Fills `out` with the next values.
+    fn read(&mut self, mut out: &mut [f32]) -> Result<(), String> {
+        while !out.is_empty() {
+            let rest = &self.data.as_slice::<f32>().map_err(|error| error.to_string())?[self.at..];
+            let len = rest.len().min(out.len());
+            out[..len].copy_from_slice(&rest[..len]);
+            (self.at, out) = (self.at + len, &mut out[len..]);
+            if !out.is_empty() && !self.next_tensor()? {
+                return Err("the gradients are shorter than they were".into());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Reports to the other replicas that this one failed, and returns the error.
