@@ -1,21 +1,25 @@
 # syntax=docker/dockerfile:1
 #
-# Image of Plimsoll for NVIDIA GPUs. It has been read with care, and never been built: report what fails.
+# Image of Plimsoll: for NVIDIA GPUs, or for processors only. Both have MPI.
 #
-# Build, from the root of the repository. The first build compiles Burn and takes 20 to 30 minutes on two cores; BuildKit
-# keeps what it has compiled, LLVM included, for the next one:
+# Build, from the root of the repository. The first build compiles Burn: about 15 minutes on two cores for processors, 30 for
+# GPUs. The builder keeps what it has compiled, LLVM included, for the next one:
 #
 #   docker build -t plimsoll .
+#   docker build -t plimsoll:cpu --build-arg BACKEND=cpu .
 #
 # Run, on a host with NVIDIA's driver (525.60.13 or newer) and the NVIDIA Container Toolkit. Runs are written into the
-# current folder, with the rights of the current user:
+# current folder, with the rights of the current user. Without a GPU leave `--gpus all` out:
 #
 #   docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD:/project" plimsoll doctor
 #   docker run --rm -it --gpus all --user "$(id -u):$(id -g)" -v "$PWD:/project" plimsoll train
+#   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/project" --entrypoint mpirun plimsoll:cpu -n 2 plimsoll train
 #
-# Neither image holds a CUDA toolkit or a driver: the host's driver is passed in by `--gpus all`. The image holds
+# Neither image holds a CUDA toolkit or a driver: the host's driver is passed in by `--gpus all`. The image for GPUs holds
 # libdevice.10.bc from NVIDIA's package nvidia-cuda-nvcc-cu12, which the build fetches from PyPI, and its license beside
 # it: read that before you publish an image.
+#
+# `xtask/image.sh` builds an image without Docker and tries it.
 
 ARG RUST_VERSION=1.95
 # One Debian for both stages, so that the program meets the C library that it was linked with.
@@ -25,11 +29,15 @@ ARG DEBIAN=bookworm
 
 FROM rust:${RUST_VERSION}-slim-${DEBIAN} AS build
 
-# The compilers for LLVM's archives and for C sources of dependencies; the two libraries that LLVM links; pip for the
-# package with libdevice; curl, with which the setup asks whether the prebuilt LLVM can be downloaded.
+# cuda or cpu.
+ARG BACKEND=cuda
+
+# The compilers for LLVM's archives and for C sources of dependencies; Open MPI's headers, and libclang that reads them; the
+# two libraries that LLVM links; pip for the package with libdevice; curl, with which the setup asks whether the prebuilt
+# LLVM can be downloaded.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-        build-essential ca-certificates curl libzstd-dev pkg-config python3 python3-pip zlib1g-dev \
+        build-essential ca-certificates curl libclang-dev libopenmpi-dev libzstd-dev pkg-config python3 python3-pip zlib1g-dev \
     && rm -rf /var/lib/apt/lists/*
 
 # LLVM and libdevice go here, and not into a home folder.
@@ -39,23 +47,27 @@ WORKDIR /src
 COPY . .
 
 # One step, because the folders of the cache exist only while it runs. `cuda setup` does nothing when both are there.
-# `--release` leaves out the debug information of the default profile.
+# The usual profile, with which everything here was measured: what computes is compiled at level 3.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     --mount=type=cache,target=/data \
-    cargo xtask cuda setup \
-    && cargo build --release --locked -p plimsoll --bin plimsoll --features cuda \
-    && mkdir -p /out/cuda \
-    && cp target/release/plimsoll /out/plimsoll \
-    && cp -r /data/plimsoll/cuda/. /out/cuda/
+    mkdir -p /out/cuda \
+    && case "$BACKEND" in \
+        cuda) cargo xtask cuda setup && cp -r /data/plimsoll/cuda/. /out/cuda/ && features=cuda,mpi ;; \
+        cpu) features=mpi ;; \
+        *) echo "BACKEND is cuda or cpu, and not $BACKEND" >&2; exit 2 ;; \
+    esac \
+    && cargo build --locked -p plimsoll --bin plimsoll --features "$features" \
+    && strip -o /out/plimsoll target/debug/plimsoll
 
 # --- Stage 2: run -----------------------------------------------------------------------------------------------------
 
 FROM debian:${DEBIAN}-slim AS run
 
-# What the program loads besides the C library: that of C++, and the two that LLVM was linked with.
+# What the program loads besides the C library: that of C++, the two that LLVM was linked with, and Open MPI, which starts
+# processes on other machines by ssh.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libstdc++6 libzstd1 zlib1g \
+    && apt-get install -y --no-install-recommends libstdc++6 libzstd1 openmpi-bin openssh-client zlib1g \
     && rm -rf /var/lib/apt/lists/*
 
 COPY --from=build /out/plimsoll /usr/local/bin/plimsoll
@@ -75,7 +87,7 @@ RUN useradd --create-home --uid 10001 plimsoll \
     && chmod 1777 /home/plimsoll \
     && mkdir /project \
     && chown plimsoll:plimsoll /project
-ENV HOME=/home/plimsoll
+ENV HOME=/home/plimsoll LANG=C.UTF-8
 USER plimsoll
 
 # Configurations, corpora and runs: the folder of the host that `-v` names.

@@ -42,14 +42,25 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs `cargo xtask ci [--cuda | --mpi]`.
+/// Runs `cargo xtask ci [--cuda | --mpi | --image [cpu|cuda]]`.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     match args {
         [] => run_steps(),
         [flag] if flag == "--cuda" => run_cuda(),
         [flag] if flag == "--mpi" => mpi::run(),
-        other => Err(Misuse(format!("`cargo xtask ci` takes --cuda or --mpi, but got `{}`", other.join(" "))).into()),
+        [flag] if flag == "--image" => run_image("cpu"),
+        [flag, backend] if flag == "--image" => run_image(backend),
+        other => {
+            let wish = format!("`cargo xtask ci` takes --cuda, --mpi or --image, but got `{}`", other.join(" "));
+            Err(Misuse(wish).into())
+        }
     }
+}
+
+/// Builds the image of the Dockerfile, and tries it. The exit code is 2 if something is missing for it.
+fn run_image(backend: &str) -> Result<ExitCode> {
+    let status = Command::new("bash").arg(root().join("xtask/image.sh")).arg(backend).status();
+    Ok(code_of(status.context("cannot start bash")?))
 }
 
 /// Runs the steps of the checks and stops at the first step that fails.

@@ -25,6 +25,7 @@ Commands for work on the code:
   tidy [PATH]                   check the rules that no compiler knows; PATH shows one file or folder
   ci [--cuda | --mpi]           run all that must pass before a change goes in, cheapest first; with --cuda check only
                                 the types and lints of the build with CUDA, with --mpi only test the build with MPI
+  ci --image [cpu|cuda]         build the image of the Dockerfile by buildah, and train in it
   cuda check [--json]           list what a build with CUDA and its runs need, and what is missing here
   cuda setup [--llvm auto|download|debian] [--libdevice auto|pip|PATH] [--dry-run] [--json]
                                 make it: LLVM for the build, libdevice for the runs (docs/gpu.md)
