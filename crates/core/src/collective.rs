@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fills a slice with the next values of a sum, or says why it cannot.
-pub type ReadValues<'a> = dyn FnMut(&mut [f32]) -> Result<(), String> + 'a;
-
 /// Collective operations between one replica and all other replicas.
 ///
 /// All replicas must call the same methods in the same order. A call returns when all replicas have made it. The
@@ -82,7 +79,11 @@ pub trait Collective: Send + Sync {
     ///
     /// # Errors
     /// If another replica has ended, or `read` fails, which is reported to the others.
-    fn sum_f32_while_read(&self, values: &mut [f32], read: &mut ReadValues<'_>) -> Result<(), CollectiveError> {
+    fn sum_f32_while_read(
+        &self,
+        values: &mut [f32],
+        read: &mut dyn FnMut(&mut [f32]) -> Result<(), String>,
+    ) -> Result<(), CollectiveError> {
         read(values).map_err(|reason| {
             self.fail(&reason);
             CollectiveError::failed(self.rank(), &reason)
@@ -144,7 +145,11 @@ macro_rules! by_pointer {
                 (**self).sum_f32_in_any_order(values)
             }
 
-            fn sum_f32_while_read(&self, values: &mut [f32], read: &mut ReadValues<'_>) -> Result<(), CollectiveError> {
+            fn sum_f32_while_read(
+                &self,
+                values: &mut [f32],
+                read: &mut dyn FnMut(&mut [f32]) -> Result<(), String>,
+            ) -> Result<(), CollectiveError> {
                 (**self).sum_f32_while_read(values, read)
             }
 

@@ -21,7 +21,7 @@ pub mod writes;
 
 pub use batch::{BatchError, HostBatch, HostSample};
 pub use choice::{Choice, Precision, Remat, StateForm};
-pub use collective::{Collective, CollectiveError, ReadValues, SingleReplica};
+pub use collective::{Collective, CollectiveError, SingleReplica};
 pub use counted::counted;
 pub use error_chain::error_chain;
 pub use files::{

@@ -3,7 +3,7 @@
 //! The ranks first say that they are ready, and what they give. So a rank that is late, gone or differs is named as in all
 //! operations, and no rank waits inside of the library for one that never comes.
 
-use plimsoll_core::{CollectiveError, ReadValues};
+use plimsoll_core::CollectiveError;
 
 use crate::operation::Operation;
 use crate::packet::{Header, Kind};
@@ -14,6 +14,9 @@ use crate::transport::Transport;
 pub(crate) const PART_LEN: usize = 1 << 20;
 /// Parts that are under way at once, so that one travels while another is copied.
 const AHEAD: usize = 4;
+
+/// Fills a slice with the next values of a sum, or says why it cannot.
+pub(crate) type ReadValues<'a> = dyn FnMut(&mut [f32]) -> Result<(), String> + 'a;
 
 /// A sum by the library that is under way.
 pub(crate) struct LibrarySum<'a> {

@@ -5,12 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::{Collective, CollectiveError, ReadValues};
+use plimsoll_core::{Collective, CollectiveError};
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::gather::{CHUNK_LEN, Gather};
-use crate::library_sum::{LibrarySum, PART_LEN, check_equal};
+use crate::library_sum::{LibrarySum, PART_LEN, ReadValues, check_equal};
 use crate::limits::Limits;
 use crate::operation::Operation;
 use crate::post::Post;

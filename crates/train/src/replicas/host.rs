@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::vec;
 
 use burn::tensor::{DType, Tensor, TensorData};
-use plimsoll_core::{Collective, CollectiveError, ReadValues, TimeOwner, timing};
+use plimsoll_core::{Collective, CollectiveError, TimeOwner, timing};
 use plimsoll_tape::transfer::uploaded;
 
 use super::Replica;
@@ -63,7 +63,11 @@ impl<C: Collective> Collective for HostReplica<C> {
         timing::measure(TimeOwner::Replicas, || self.collective.sum_f32_in_any_order(values))
     }
 
-    fn sum_f32_while_read(&self, values: &mut [f32], read: &mut ReadValues<'_>) -> Result<(), CollectiveError> {
+    fn sum_f32_while_read(
+        &self,
+        values: &mut [f32],
+        read: &mut dyn FnMut(&mut [f32]) -> Result<(), String>,
+    ) -> Result<(), CollectiveError> {
         timing::measure(TimeOwner::Replicas, || self.collective.sum_f32_while_read(values, read))
     }
 }
@@ -195,6 +199,39 @@ mod tests {
         let mut all: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(all[0] == all[1] && all[1] == all[2], "the ranks differ");
         all.swap_remove(0)
+    }
+
+    /// Reads the values of a sum three by three.
+    struct InParts(ThreadReplica);
+
+    impl Collective for InParts {
+        fn rank(&self) -> usize {
+            self.0.rank()
+        }
+
+        fn ranks(&self) -> usize {
+            self.0.ranks()
+        }
+
+        fn gather(&self, own: Vec<u8>) -> Result<Vec<Arc<[u8]>>, CollectiveError> {
+            self.0.gather(own)
+        }
+
+        fn sum_f32_while_read(
+            &self,
+            values: &mut [f32],
+            read: &mut dyn FnMut(&mut [f32]) -> Result<(), String>,
+        ) -> Result<(), CollectiveError> {
+            values.chunks_mut(3).try_for_each(|part| read(part)).expect("there are enough");
+            assert!(read(&mut [0.0]).is_err(), "there are no more");
+            self.sum_f32(values)
+        }
+    }
+
+    #[test]
+    fn gradients_are_read_in_parts_that_do_not_end_with_tensors() {
+        let parts = sums(|thread| HostReplica::new(InParts(thread)).in_any_order(true));
+        assert_eq!(parts, sums(|thread| thread));
     }
 
     #[test]
