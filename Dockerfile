@@ -46,7 +46,11 @@ ENV XDG_DATA_HOME=/data
 WORKDIR /src
 COPY . .
 
-# One step, because the folders of the cache exist only while it runs. `cuda setup` does nothing when both are there.
+# What `git rev-parse --short=12 HEAD` prints, for the plans of runs: the image sees no history.
+ARG COMMIT=unknown
+
+# One step, because the folders of the cache exist only while it runs. `cuda setup` does nothing when both are there. The
+# sources get a new time: those that were changed while an earlier build ran would seem to be compiled.
 # The usual profile, with which everything here was measured: what computes is compiled at level 3.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
@@ -57,7 +61,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
         cpu) features=mpi ;; \
         *) echo "BACKEND is cuda or cpu, and not $BACKEND" >&2; exit 2 ;; \
     esac \
-    && cargo build --locked -p plimsoll --bin plimsoll --features "$features" \
+    && find . -path ./target -prune -o -type f -exec touch {} + \
+    && PLIMSOLL_COMMIT="$COMMIT" cargo build --locked -p plimsoll --bin plimsoll --features "$features" \
     && strip -o /out/plimsoll target/debug/plimsoll
 
 # --- Stage 2: run -----------------------------------------------------------------------------------------------------
@@ -81,6 +86,9 @@ RUN ! ldd /usr/local/bin/plimsoll | grep 'not found'
 ENV CUDA_PATH=/opt/plimsoll/cuda \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
+
+# Open MPI copies from one process into another by a call that containers forbid; it has other ways.
+ENV OMPI_MCA_btl_vader_single_copy_mechanism=none
 
 # A user without rights. Its home is open to others, so that `--user` can name the user of the host: caches go there.
 RUN useradd --create-home --uid 10001 plimsoll \

@@ -3,7 +3,8 @@
 #
 # Needs buildah, and the right to mount (root, or a user with subordinate ids). Where no registry of images can be reached,
 # the two images below it are made here: Debian from its packages by mmdebstrap, Rust from the toolchain that is installed.
-# IMAGE_FOLDER keeps images between builds (default: a folder in the user's cache, about 10 GB).
+# IMAGE_FOLDER keeps images and what was compiled between builds (default: a folder in the user's cache, some 10 GB).
+# IMAGE_FRESH=1 begins with new images below, and with the newest packages; it keeps what was compiled.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,6 +24,13 @@ builder=(buildah --root "$folder/storage" --runroot "$folder/run" --storage-driv
 isolation=(--isolation chroot --network host)
 debian="$(sed -n 's/^ARG DEBIAN=//p' Dockerfile)"
 rust="$(sed -n 's/^ARG RUST_VERSION=//p' Dockerfile)"
+# What an interrupted build left behind.
+"${builder[@]}" rm --all > /dev/null 2>&1 || true
+caching=(--layers)
+if [ -n "${IMAGE_FRESH:-}" ]; then
+    "${builder[@]}" rmi --all --force > /dev/null
+    caching=(--no-cache)
+fi
 say() { echo "==> $(date +%T) $*"; }
 
 # The host's certificates, for a network that has its own: Debian's package adds what lies in this folder.
@@ -46,11 +54,12 @@ has() { "${builder[@]}" inspect --type image "$1" > /dev/null 2>&1; }
 debian_image="docker.io/library/debian:$debian-slim"
 rust_image="docker.io/library/rust:$rust-slim-$debian"
 for image in "$debian_image" "$rust_image"; do
-    has "$image" || timeout 60 "${builder[@]}" pull --quiet "$image" > /dev/null 2>&1 || true
+    has "$image" || timeout 1200 "${builder[@]}" pull --quiet "$image" > /dev/null || true
 done
 if ! has "$debian_image"; then
     say "$debian_image cannot be pulled: making it from packages"
-    mmdebstrap --quiet --variant=minbase "$debian" "$TMPDIR/debian.tar" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+    # Without a mirror that was asked for it takes updates of security, too.
+    TMPDIR=/tmp mmdebstrap --quiet --variant=minbase "$debian" "$TMPDIR/debian.tar" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
     image_of "$debian_image" "$TMPDIR/debian.tar" / scratch
     rm "$TMPDIR/debian.tar"
 fi
@@ -67,13 +76,19 @@ if ! has "$rust_image"; then
 fi
 
 say "building the image for $backend"
-"${builder[@]}" build "${isolation[@]}" "${certificates[@]}" --pull-never --layers --build-arg "BACKEND=$backend" \
-    --tag "localhost/plimsoll:$backend" .
+"${builder[@]}" build "${isolation[@]}" "${certificates[@]}" --pull-never "${caching[@]}" --build-arg "BACKEND=$backend" \
+    --build-arg "COMMIT=$(git rev-parse --short=12 HEAD 2> /dev/null || echo unknown)" --tag "localhost/plimsoll:$backend" .
 
 say "trying it"
 project="$(mktemp -d)"
 container="$("${builder[@]}" from --pull-never "localhost/plimsoll:$backend")"
-trap '"${builder[@]}" rm "$container" > /dev/null; rm -rf "$project"' EXIT
+clean() {
+    # The files of a user of the image may not be ours.
+    in_image find /project -mindepth 1 -delete || true
+    "${builder[@]}" rm "$container" > /dev/null || true
+    rm -rf "$project" || true
+}
+trap clean EXIT
 # The user of the image, who has no rights: the folder must be open to him.
 chmod 777 "$project"
 in_image() { "${builder[@]}" run "${isolation[@]}" --volume "$project:/project" "$container" -- "$@"; }
