@@ -163,7 +163,12 @@ pub(crate) fn begin<M: Module>(
     let mut values = collect(&module);
     base.compare(&shapes_of(&module), plan, &tokens)?;
     for value in &mut values {
-        let Some(found) = base.weights.get(&value.name) else { continue };
+        let Some(found) = base.weights.get(&value.name) else {
+            if plan.begins_at_zero(&value.name) {
+                value.values.fill(0.0);
+            }
+            continue;
+        };
         match plan.token_axis(&value.name) {
             Some(axis) => base.take_rows(value, found, axis, &tokens),
             None => value.values.clone_from(&found.values),
@@ -338,6 +343,7 @@ mod tests {
             "model.family=whisper model.attention=chunked model.attention_chunk=64 model.audio_positions=200",
         ));
         all.push(with("task=tts model.family=autoregressive model.reduction_factor=3 model.mel_loss=huber"));
+        all.push(with("task=tts model.family=parallel model.voice_links=true"));
         all
     }
 

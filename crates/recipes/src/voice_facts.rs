@@ -1,5 +1,7 @@
 //! What a recipe for a synthesizer needs to know of a corpus: how its recordings are sampled, and the language of its texts.
 
+use std::collections::HashSet;
+
 use plimsoll_audio::audio_info;
 use plimsoll_config::choices::TextChoice;
 use plimsoll_config::{Loaded, VoiceFacts};
@@ -78,16 +80,17 @@ pub(crate) fn voice_facts(utterances: &Utterances, loaded: &Loaded) -> VoiceFact
         (false, None) => recorded_rate(utterances),
     };
     let data = &loaded.config.data;
+    let speakers = utterances.iter().filter_map(|utterance| utterance.speaker).collect::<HashSet<_>>().len();
     let reads_letters = loaded.is_set("data.text") && data.text == TextChoice::Characters;
     if reads_letters || data.tokenizer_file.is_some() {
-        return VoiceFacts { sample_rate, phonemes: None };
+        return VoiceFacts { sample_rate, phonemes: None, speakers };
     }
     let phonemes = match &data.language {
         // A name that no voice has is an error of the person, who is to read it.
         Some(voice) => Some((voice.clone(), "as it is set".to_owned())).filter(|_| is_installed(voice)),
         None => espeak_voice(utterances).filter(|(voice, _)| Phonemizer::new(voice.as_str()).check().is_ok()),
     };
-    VoiceFacts { sample_rate, phonemes }
+    VoiceFacts { sample_rate, phonemes, speakers }
 }
 
 fn is_installed(voice: &str) -> bool {

@@ -12,6 +12,8 @@ pub struct VoiceFacts {
     pub sample_rate: Option<u32>,
     /// Voice of `espeak-ng` that reads the texts, and where it follows from; `None` if the program is not there, or no voice is known.
     pub phonemes: Option<(String, String)>,
+    /// Number of speakers that the corpus names.
+    pub speakers: usize,
 }
 
 /// Highest sample rate of a recipe in Hz: more is hardly heard, and takes more time.
@@ -46,6 +48,7 @@ impl Recipe {
         choose("data.batch_size", &batch.to_string(), format!("about {STEP_SECONDS} s of speech a step"));
         features(facts.sample_rate, &mut choose);
         model(&mut choose);
+        voices(facts.speakers, &mut choose);
         if size.asked.is_none() {
             let passes = wanted * batch / size.utterances.max(1) as f64;
             let read = format!("{} over {spoken} of speech", counted(passes.ceil() as u64, "pass"));
@@ -82,6 +85,14 @@ fn model(choose: &mut impl FnMut(&'static str, &str, String)) {
     choose("model.prosody_dim", "6", spoken.into());
     choose("model.pitch", "true", "`say --pitch` and `--energy` can change how it speaks".into());
     choose("model.dropout", "0.1", "the corpus is read many times".into());
+}
+
+/// Chooses how the voice of a reference is heard.
+fn voices(speakers: usize, choose: &mut impl FnMut(&'static str, &str, String)) {
+    if speakers > 1 {
+        let many = format!("{} in the corpus", counted(speakers as u64, "voice"));
+        choose("model.voice_links", "true", many);
+    }
     choose("model.audio_encoder_dim", "64", "of the encoder of the voice".into());
     choose("model.audio_encoder_layers", "2", "as above".into());
     choose("model.speaker_dim", "32", "as above".into());
@@ -108,7 +119,7 @@ mod tests {
         for (utterances, seconds) in [(0, 0.0), (2, 3.0), (434, 1036.0), (13_100, 86_000.0), (90_000, 400_000.0)] {
             for sample_rate in [None, Some(4000), Some(8000), Some(11_025), Some(16_000), Some(22_050), Some(48_000)] {
                 for phonemes in [None, phonemes.clone()] {
-                    let facts = VoiceFacts { sample_rate, phonemes };
+                    let facts = VoiceFacts { sample_rate, phonemes, speakers: 2 };
                     let loaded = loaded(utterances, seconds, None, &facts);
                     assert_eq!(loaded.chosen(), loaded.recipe.unwrap().chosen());
                 }
@@ -119,8 +130,9 @@ mod tests {
     #[test]
     fn features_follow_the_recordings_and_no_higher_rate_is_made_up() {
         let features = |rate| {
-            let features =
-                loaded(434, 1036.0, None, &VoiceFacts { sample_rate: Some(rate), phonemes: None }).config.features;
+            let features = loaded(434, 1036.0, None, &VoiceFacts { sample_rate: Some(rate), ..VoiceFacts::default() })
+                .config
+                .features;
             (features.sample_rate, features.hop_length, features.win_length, features.n_fft)
         };
         assert_eq!(features(8000), (Some(8000), Some(100), Some(400), Some(512)));

@@ -93,6 +93,9 @@ section! {
         audio_encoder_layers: u32 = 3, Kind::Integer(1, 64);
         /// TTS: width of the speaker embedding.
         speaker_dim: u32 = 64, Kind::count(1);
+        /// Parallel TTS: whether the voice of the reference reaches durations, prosody and frames by ways of its own, and not only through the
+        /// text. For a corpus of several speakers.
+        voice_links: bool = false, Kind::Bool;
         /// TTS: number of style tokens, learned styles beside the speaker embedding; 0 for none.
         style_tokens: u32 = 10, Kind::count(0);
         /// Autoregressive TTS: width of the prenet, the layers that read the previous frame. Default: the decoder's width.

@@ -290,6 +290,7 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
         if index % 3 == 2 {
             let model = Model::Parallel(ParallelConfig {
                 decoder_kernel: 1 + 2 * draw("kernel", 1, 8) as usize,
+                voice_links: draw("links", 0, 1) == 1,
                 ..ParallelConfig::recommended(80, vocabulary, width, layers)
             });
             let name = format!("parallel tts {width}/{layers}");

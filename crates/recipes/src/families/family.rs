@@ -192,6 +192,13 @@ pub trait FamilyModel: Traceable + Clone + Sync {
     /// Returns the axis of the parameter called `name` that has an entry for each token; `None` if it has none.
     fn token_axis(&self, name: &str) -> Option<usize>;
 
+    /// Returns whether the parameter called `name` is zero in a run that begins with a model without it, so that the run begins with what
+    /// that model does.
+    fn begins_at_zero(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// Returns the number of positions that are computed for `frames` feature frames.
     fn positions(&self, frames: u32) -> u32;
 

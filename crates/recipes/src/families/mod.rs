@@ -148,6 +148,11 @@ impl ModelPlan {
         with_model!(self, model => model.token_axis(name))
     }
 
+    /// Returns whether the parameter called `name` is zero in a run that begins with a model without it.
+    pub(crate) fn begins_at_zero(&self, name: &str) -> bool {
+        with_model!(self, model => model.begins_at_zero(name))
+    }
+
     /// Returns the maximum number of tokens of an utterance with `frames` feature frames.
     pub(crate) fn tokens_max(&self, frames: u32) -> u32 {
         with_model!(self, model => model.tokens_max(frames))

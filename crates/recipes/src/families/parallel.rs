@@ -67,6 +67,7 @@ impl FamilyModel for ParallelConfig {
             ("model.text_encoder_dim", number(self.text_dim)),
             ("model.text_encoder_layers", number(self.text_layers)),
             ("model.text_encoder_kernel", number(self.text_kernel)),
+            ("model.voice_links", self.voice_links.to_string()),
             ("model.decoder_dim", number(self.decoder_dim)),
             ("model.decoder_layers", number(self.decoder_layers)),
             ("model.decoder_kernel", number(self.decoder_kernel)),
@@ -86,6 +87,10 @@ impl FamilyModel for ParallelConfig {
 
     fn token_axis(&self, name: &str) -> Option<usize> {
         name.ends_with(TOKEN_TABLE).then_some(0)
+    }
+
+    fn begins_at_zero(&self, name: &str) -> bool {
+        name.starts_with("voice_links.")
     }
 
     fn positions(&self, frames: u32) -> u32 {
@@ -129,6 +134,7 @@ fn parallel(config: &RunConfig, features: usize, vocabulary: usize) -> ParallelC
         text_layers: model.text_encoder_layers as usize,
         text_kernel: model.text_encoder_kernel as usize,
         voice: voice(config),
+        voice_links: model.voice_links,
         decoder_dim: or(model.decoder_dim, model.d_model),
         decoder_layers: or(model.decoder_layers, DECODER_LAYERS),
         decoder_kernel: model.decoder_kernel as usize,

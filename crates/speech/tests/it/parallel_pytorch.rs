@@ -33,6 +33,7 @@ fn config() -> ParallelConfig {
             style_heads: 2,
             reference_frames: 20,
         },
+        voice_links: true,
         decoder_dim: 24,
         prosody_dim: 3,
         pitch: Some(axis()),

@@ -26,6 +26,9 @@ pub struct ParallelConfig {
     pub text_kernel: usize,
     /// Configuration of the voice encoder.
     pub voice: VoiceConfig,
+    /// Whether the voice reaches durations, prosody and frames by ways of its own, and not only through the text: for many voices.
+    #[serde(default)]
+    pub voice_links: bool,
     /// Width of the frame decoder.
     pub decoder_dim: usize,
     /// Number of blocks of the frame decoder; at least 1.
@@ -146,6 +149,7 @@ impl ParallelConfig {
                 style_heads: 1,
                 reference_frames: 160,
             },
+            voice_links: false,
             decoder_dim: width,
             decoder_layers: layers,
             decoder_kernel: 7,

@@ -35,6 +35,7 @@ pub struct ParallelSynthesizer {
     text_norm: LayerNorm,
     voice: VoiceEncoder,
     voice_to_text: Linear,
+    voice_links: Option<VoiceLinks>,
     prior: Linear,
     duration_block: ConvNext,
     duration: Linear,
@@ -46,6 +47,15 @@ pub struct ParallelSynthesizer {
     output: Linear,
     #[module(skip)]
     config: ParallelConfig,
+}
+
+/// Ways of the voice around the text encoder, for a model of many voices: what is predicted from the text teaches the text encoder nothing,
+/// and would teach the voice encoder nothing either.
+#[derive(Module, Debug)]
+struct VoiceLinks {
+    to_duration: Linear,
+    to_prosody: Option<Linear>,
+    to_frames: Linear,
 }
 
 /// Output of a parallel synthesizer that gets the true frames, and with them the durations. All frames are normalized.
@@ -96,6 +106,11 @@ impl ParallelConfig {
             text_norm: LayerNormConfig::new(text).init(device),
             voice: VoiceEncoder::init(features, &self.voice, dropout, device),
             voice_to_text: linear(self.voice.width(), text),
+            voice_links: self.voice_links.then(|| VoiceLinks {
+                to_duration: linear(self.voice.width(), text),
+                to_prosody: (self.prosody_width() > 0).then(|| linear(self.voice.width(), text)),
+                to_frames: linear(self.voice.width(), wide),
+            }),
             prior: linear(text, features),
             duration_block: block(text, self.text_kernel),
             duration: linear(text, 1),
@@ -134,10 +149,9 @@ impl ParallelSynthesizer {
         let log_durations = self.log_durations(&text, pass);
         let (k, t) = (text.lengths.width(), frame_lengths.width());
         let expansion = durations.expansion(k, t, &target.device());
-        let prosody = self
-            .prosody
-            .as_ref()
-            .map(|prosody| [prosody.find(target.clone(), &expansion, &durations, pass), prosody.predict(&text, pass)]);
+        let prosody = self.prosody.as_ref().map(|prosody| {
+            [prosody.find(target.clone(), &expansion, &durations, pass), self.predicted(prosody, &text, pass)]
+        });
         let heard = prosody.as_ref().map(|[found, _]| found.clone());
         let heard = self.prosody.as_ref().zip(heard).map(|(part, found)| part.with_noise(found, pass));
         let spoken = self.with_prosody(text, heard, pass);
@@ -191,14 +205,15 @@ impl ParallelSynthesizer {
             Tensor::<2, Int>::from_data(uploaded(TensorData::new(rows, [texts.len(), width])), &weight.device());
         let lengths = Lengths::new(lengths, width);
         let x = pass.observe(self.embedding.weight.id, self.embedding.forward(tokens));
-        let x = x + pass.at_least_fp32(pass.dense(&self.voice_to_text, voices));
+        let x = x + pass.at_least_fp32(pass.dense(&self.voice_to_text, voices.clone()));
         let x = stack(&self.text_blocks, x, &lengths, pass);
-        EncodedTokens { vectors: apply_layer_norm(&self.text_norm, x, pass), lengths }
+        EncodedTokens { vectors: apply_layer_norm(&self.text_norm, x, pass), voices, lengths }
     }
 
     /// Predicts the logarithm of each token's duration, `[b, k]`. The text encoder learns nothing from durations.
     pub(super) fn log_durations(&self, text: &EncodedTokens, pass: &Pass) -> Tensor<2> {
         let x = detach(text.vectors.clone());
+        let x = with_voice(x, self.voice_links.as_ref().map(|links| &links.to_duration), text, pass);
         let x = stack(std::slice::from_ref(&self.duration_block), x, &text.lengths, &pass.with("duration"));
         pass.at_least_fp32(pass.dense(&self.duration, x)).squeeze_dim::<2>(2)
     }
@@ -212,10 +227,17 @@ impl ParallelSynthesizer {
         pass: &Pass,
     ) -> EncodedTokens {
         let levels = self.levels(options.energy);
-        let steered =
-            |part: &Prosody| part.steered(part.predict(&text, pass), options.pitch / SEMITONES_IN_OCTAVE, levels);
+        let steered = |part: &Prosody| {
+            part.steered(self.predicted(part, &text, pass), options.pitch / SEMITONES_IN_OCTAVE, levels)
+        };
         let predicted = self.prosody.as_ref().map(steered);
         self.with_prosody(text, predicted, pass)
+    }
+
+    /// Predicts the prosody of a text. The text encoder learns nothing from it.
+    fn predicted(&self, part: &Prosody, text: &EncodedTokens, pass: &Pass) -> Tensor<3> {
+        let link = self.voice_links.as_ref().and_then(|links| links.to_prosody.as_ref());
+        part.predict(with_voice(detach(text.vectors.clone()), link, text, pass), &text.lengths, pass)
     }
 
     /// Returns a change in decibels in deviations of normalized log-mels.
@@ -245,6 +267,7 @@ impl ParallelSynthesizer {
         let x = expansion.clone().matmul(pass.at_least_fp32(pass.dense(&self.text_to_frames, text.vectors.clone())));
         let places = durations.places(lengths.width(), &x.device());
         let x = x + pass.at_least_fp32(pass.dense(&self.place_to_frames, places));
+        let x = with_voice(x, self.voice_links.as_ref().map(|links| &links.to_frames), text, pass);
         let x = stack(&self.frame_blocks, x, lengths, pass);
         pass.at_least_fp32(pass.dense(&self.output, apply_layer_norm(&self.frame_norm, x, pass)))
     }
@@ -256,6 +279,14 @@ impl ParallelSynthesizer {
             Some(references) => self.encode_voice(references.features.clone(), &references.lengths, pass),
             None => self.encode_voice(batch.features.clone(), &batch.frame_lengths, pass),
         }
+    }
+}
+
+/// Adds the voices of a text to vectors of its tokens or frames, by a link that the model may not have.
+fn with_voice(x: Tensor<3>, link: Option<&Linear>, text: &EncodedTokens, pass: &Pass) -> Tensor<3> {
+    match link {
+        Some(link) => x + pass.at_least_fp32(pass.dense(link, text.voices.clone())),
+        None => x,
     }
 }
 

@@ -3,9 +3,9 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use plimsoll_layers::{ConvNext, ConvNextConfig};
+use plimsoll_layers::{ConvNext, ConvNextConfig, Lengths};
+use plimsoll_tape::Pass;
 use plimsoll_tape::transfer::from_host;
-use plimsoll_tape::{Pass, detach};
 
 use super::ParallelConfig;
 use super::durations::Durations;
@@ -87,11 +87,10 @@ impl Prosody {
         Tensor::cat(parts, 2)
     }
 
-    /// Predicts the prosody `[b, k, p]` of a text. The text encoder learns nothing from it.
-    pub(super) fn predict(&self, text: &EncodedTokens, pass: &Pass) -> Tensor<3> {
+    /// Predicts the prosody `[b, k, p]` of a text from vectors of its tokens.
+    pub(super) fn predict(&self, vectors: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let pass = &pass.with("prosody").with("predicted");
-        let x = detach(text.vectors.clone());
-        let x = stack(std::slice::from_ref(&self.block), x, &text.lengths, pass);
+        let x = stack(std::slice::from_ref(&self.block), vectors, lengths, pass);
         let x = pass.at_least_fp32(pass.dense(&self.predicted, x));
         let steered = self.steered_values();
         match steered {

@@ -14,6 +14,7 @@ use crate::tts::{Ending, GenerationDetail, GenerationOptions, LengthBounds, MelN
 fn small() -> ParallelConfig {
     ParallelConfig {
         decoder_dim: 24,
+        voice_links: true,
         voice: VoiceConfig {
             layers: 2,
             channels: 8,
@@ -63,6 +64,18 @@ fn samples() -> Vec<HostSample> {
 fn gradient_under(samples: &[HostSample], pieces: usize, choice: &Choice) -> (f64, Vec<f32>) {
     let model = small().init(&Device::flex().autodiff(), Key::new(3));
     testing::gradient_under(&model, samples, 10, pieces, choice)
+}
+
+#[test]
+fn a_model_of_an_older_version_has_no_ways_of_the_voice() {
+    let mut stored = serde_json::to_value(small()).unwrap();
+    stored.as_object_mut().unwrap().remove("voice_links");
+    let old: ParallelConfig = serde_json::from_value(stored).unwrap();
+    assert_eq!(old, ParallelConfig { voice_links: false, ..small() });
+    let device = Device::flex();
+    let names = |config: ParallelConfig| collect(&config.init_unseeded(&device)).into_iter().map(|tensor| tensor.name);
+    assert!(names(small()).any(|name| name.starts_with("voice_links.to_frames")));
+    assert!(!names(old).any(|name| name.starts_with("voice_links")));
 }
 
 #[test]

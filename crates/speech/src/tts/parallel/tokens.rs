@@ -4,9 +4,10 @@ use burn::tensor::Tensor;
 use plimsoll_layers::{ConvNext, Lengths};
 use plimsoll_tape::Pass;
 
-/// Encoded texts `[texts, tokens, width]` with the number of valid tokens of each.
+/// Encoded texts `[texts, tokens, width]` with their voices `[texts, 1, voice width]` and the number of valid tokens of each.
 pub(super) struct EncodedTokens {
     pub(super) vectors: Tensor<3>,
+    pub(super) voices: Tensor<3>,
     pub(super) lengths: Lengths,
 }
 
