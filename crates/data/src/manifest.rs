@@ -85,7 +85,8 @@ impl Manifest {
         let listing = read_lists(path.as_ref(), options)?;
         let (path, format, root) = (path.as_ref().to_path_buf(), listing.format, listing.root.clone());
         let depth = CheckDepth::Exists;
-        let checked = check_lists(listing, &CheckOptions { depth, ..CheckOptions::default() }, &|_, _| {});
+        let progress = |found: usize, sought: usize| options.watch.look(found as u64, sought as u64);
+        let checked = check_lists(listing, &CheckOptions { depth, ..CheckOptions::default() }, &progress);
         let count = checked.listed();
         let Checked { utterances, issues, more_issues, resampled, .. } = checked;
         match issues.first() {

@@ -15,7 +15,7 @@ use plimsoll_core::{Bytes, Grid, Key, counted};
 use plimsoll_data::dropped::Dropped;
 use plimsoll_data::store::{Store, StoreConfig, StorePrecision};
 use plimsoll_data::utterances::Utterances;
-use plimsoll_data::{CorpusFingerprint, Dataset, Limits, Selection, SplitBy, hold_out};
+use plimsoll_data::{CorpusFingerprint, Dataset, Limits, Manifest, Selection, SplitBy, hold_out};
 use plimsoll_monitor::host_memory;
 use plimsoll_speech::tts::{LengthBounds, MelNormalization};
 use plimsoll_text::{Tokenizer, unheard_characters};
@@ -28,7 +28,7 @@ use crate::families::family;
 use crate::features::features;
 use crate::fingerprint::{CORPUS, Fingerprint, fingerprint};
 use crate::mapping;
-use crate::reporter::{Level, Reporter};
+use crate::reporter::{Level, Reporter, long_work};
 use crate::texts::check_phonemes;
 use crate::texts::tokenizer;
 use selection::{Selected, TokenCount, accept, nothing_left, read, select};
@@ -115,11 +115,16 @@ pub(crate) fn prepare_as(
     let data = &config.data;
     let log_mel = LogMel::new(&features(&config.features)).invalid()?;
     let mut divided = divide(config, &log_mel, preparation, reporter)?;
+    // Making phonemes has a bar of its own.
+    let is_quiet = data.text == TextChoice::Characters;
+    let work = is_quiet.then(|| long_work(reporter, "reading the tokens", divided.training.len()));
     let tokenizer = match preparation.tokenizer() {
         Some(known) => known.clone(),
         None => tokenizer(config, &divided.training, reporter)?,
     };
     check_phonemes(&tokenizer)?;
+    drop(work);
+    let _work = long_work(reporter, "looking at the utterances", divided.training.len());
     if preparation.earlier.is_none() && learns_tokens(config) {
         divided.leave_out_infeasible(config, &log_mel, &tokenizer)?;
     }
@@ -198,7 +203,10 @@ fn divide(
         None if learns_tokens(config) => TokenCount::Unknown,
         None => TokenCount::Characters,
     };
-    let choose = |manifest| select(manifest, config, log_mel, count, reporter);
+    let choose = |manifest: Manifest| {
+        let _work = long_work(reporter, "choosing the utterances", manifest.utterances.len());
+        select(manifest, config, log_mel, count, reporter)
+    };
     let all = match &data.manifest {
         Some(path) => choose(read(path, config, preparation.is_dry, reporter)?)?,
         None if preparation.is_dry => choose(corpus::list_built_in(config, reporter)?)?,

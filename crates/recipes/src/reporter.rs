@@ -26,6 +26,13 @@ pub trait Reporter: Sync {
     }
 }
 
+/// Shows that work on this number of utterances is under way, if they are so many that it takes seconds. Dropping the display ends it.
+pub(crate) fn long_work(reporter: &dyn Reporter, label: &str, utterances: usize) -> Option<Box<dyn Progress>> {
+    /// Number of utterances that take about a second.
+    const MANY: usize = 500_000;
+    (utterances >= MANY).then(|| reporter.progress(label, None))
+}
+
 /// Display of long work. Dropping it ends the display.
 pub trait Progress: Send + Sync {
     /// Sets how many parts of the work are done.

@@ -20,7 +20,7 @@ use crate::families::{self, ModelPlan, family};
 use crate::features::features;
 use crate::mapping;
 use crate::plan::{DataPlan, RunPlan, TrainingPlan};
-use crate::reporter::{Level, Reporter};
+use crate::reporter::{Level, Reporter, long_work};
 use crate::target::Target;
 use crate::trained::trained_parts;
 use crate::voice_vocoder::own_time;
@@ -99,7 +99,9 @@ pub(crate) fn resolve(
     };
     let (begins, doubts) = begins.unzip();
     doubts.into_iter().flatten().for_each(|doubt| reporter.line(Level::Warning, &doubt));
+    let work = long_work(reporter, "dealing the first epoch", prepared.training.len());
     let data = data(config, prepared);
+    drop(work);
     let extra_steps = resumed.map_or(0, |resumed| resumed.extra_steps(data.batches_in_epoch));
     let training = training(config, &model, &data, (device, target), extra_steps)?;
     Ok(RunPlan {

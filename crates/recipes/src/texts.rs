@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use crate::beginning::base_tokenizer;
 use crate::error::{Failure, FailureExt};
 use crate::families::{CorpusLanguages, family};
-use crate::reporter::{Level, Reporter};
+use crate::reporter::{Level, Reporter, long_work};
 
 /// Reads the corpus at `path`, and normalizes its texts with [`text_normalizer`].
 ///
@@ -55,34 +55,43 @@ fn read(path: &Path, data: &DataConfig, index_from: Option<u64>, reporter: &dyn 
         watch: watch.clone(),
         ..ImportOptions::default()
     };
-    let listed =
-        with_bar(&format!("reading {}, MiB", path.display()), &watch, reporter, || Manifest::read_with(path, &options));
+    let listed = with_bar(path, &watch, reporter, || Manifest::read_with(path, &options));
     let mut manifest = listed.map_err(unreadable)?;
     if let Some(index) = watch.take_index() {
         let (file, size) = (index.file.display(), Bytes(index.bytes));
         reporter.line(Level::Note, &format!("made {file} ({size}): the next start reads it in place of the list"));
     }
     let normalize = text_normalizer(data)?;
+    let _work = long_work(reporter, "reading the texts", manifest.utterances.len());
     manifest.utterances = manifest.utterances.map_texts(normalize);
     Ok(manifest)
 }
 
-/// Reads a list by `read`, and shows how far it is if that takes long.
-fn with_bar<R: Send>(label: &str, watch: &ImportWatch, reporter: &dyn Reporter, read: impl FnOnce() -> R + Send) -> R {
+/// Reads the list at `path` by `read`, and shows how far it is if that takes long.
+fn with_bar<R: Send>(path: &Path, watch: &ImportWatch, reporter: &dyn Reporter, read: impl FnOnce() -> R + Send) -> R {
     /// Time between two looks, and looks before the bar is shown.
     const LOOK: Duration = Duration::from_millis(100);
     const QUICK: u32 = 10;
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let show = || {
-            let mut bar = None;
+            let (mut reading, mut looking) = (None, None);
             for look in 0.. {
                 std::thread::park_timeout(LOOK);
                 if is_done.load(Ordering::Acquire) {
                     return;
                 }
-                if look >= QUICK && watch.size() > 0 {
-                    let bar = bar.get_or_insert_with(|| reporter.progress(label, Some(watch.size() >> 20)));
+                if look < QUICK {
+                    continue;
+                }
+                if watch.sought() > 0 {
+                    reading = None;
+                    let label = format!("looking for the audio of {}", path.display());
+                    let bar = looking.get_or_insert_with(|| reporter.progress(&label, Some(watch.sought())));
+                    bar.set(watch.found());
+                } else if watch.size() > 0 {
+                    let label = format!("reading {}, MiB", path.display());
+                    let bar = reading.get_or_insert_with(|| reporter.progress(&label, Some(watch.size() >> 20)));
                     bar.set(watch.read() >> 20);
                 }
             }

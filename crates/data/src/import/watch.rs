@@ -36,6 +36,8 @@ pub struct ImportWatch(Arc<State>);
 struct State {
     read: AtomicU64,
     size: AtomicU64,
+    found: AtomicU64,
+    sought: AtomicU64,
     index: Mutex<Option<ListIndex>>,
 }
 
@@ -50,6 +52,16 @@ impl ImportWatch {
         self.0.size.load(Relaxed)
     }
 
+    /// Returns the number of audio files whose place was looked at, after the list was read or its index was opened.
+    pub fn found(&self) -> u64 {
+        self.0.found.load(Relaxed)
+    }
+
+    /// Returns the number of audio files whose places are looked at: 0 before that begins.
+    pub fn sought(&self) -> u64 {
+        self.0.sought.load(Relaxed)
+    }
+
     /// Takes the index that was made of the list; `None` if none was.
     pub fn take_index(&self) -> Option<ListIndex> {
         self.0.index.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -62,6 +74,13 @@ impl ImportWatch {
 
     pub(super) fn add(&self, bytes: u64) {
         self.0.read.fetch_add(bytes, Relaxed);
+    }
+
+    /// Notes that of `sought` audio files `found` were looked at.
+    pub(crate) fn look(&self, found: u64, sought: u64) {
+        // Threads come in any order.
+        self.0.found.fetch_max(found, Relaxed);
+        self.0.sought.store(sought, Relaxed);
     }
 
     pub(super) fn set_index(&self, index: ListIndex) {

@@ -42,7 +42,7 @@ use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
 use crate::processes::Processes;
-use crate::reporter::{Level, Reporter};
+use crate::reporter::{Level, Reporter, long_work};
 use crate::trained::trained_parts;
 use crate::with_model;
 use record::RunRecorder;
@@ -204,6 +204,7 @@ impl RunContext<'_> {
             return Err(Failure::invalid(message, "leave it out: a resumed run keeps it"));
         }
         // A resumed run may have changed settings: write them, so that the next resume has them too.
+        let work = long_work(self.reporter, "preparing the run", self.prepared.training.len());
         self.folder.write(&self.plan, &self.loaded)?;
         if self.resumed.as_ref().is_none_or(ResumedRun::writes_utterances) {
             self.folder.write_utterances(&self.prepared.corpus)?;
@@ -214,6 +215,7 @@ impl RunContext<'_> {
                 ModelFolder(self.folder.path()).write_lora_scale(scale).failed()?;
             }
         }
+        drop(work);
         let state = found.unwrap_or_else(|| self.initial_state());
         // The other replicas start at the same step.
         start_others(&trainer, Some(state.step))?;

@@ -103,6 +103,9 @@ fn a_long_list_gets_an_index_by_itself() {
     assert_eq!(first.root, plain.root);
     assert!(first.entries == plain.entries && import_from(Some(0)).0.entries == plain.entries);
     assert!(import_from(Some(0)).1.is_none(), "it is there");
+    let options = ImportOptions::default();
+    crate::Manifest::read_with(folder.path(), &options).unwrap_err();
+    assert_eq!((options.watch.found(), options.watch.sought()), (9, 9), "the audio of each utterance is looked for");
     // A list that changed gets a new one; what is not ours is left; a list that cannot have one is read all the same.
     let text = fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
     fs::write(folder.path().join("manifest.jsonl"), text.replace("one", "three")).unwrap();
