@@ -222,7 +222,7 @@ mod tests {
             values: &mut [f32],
             read: &mut dyn FnMut(&mut [f32]) -> Result<(), String>,
         ) -> Result<(), CollectiveError> {
-            values.chunks_mut(3).try_for_each(|part| read(part)).expect("there are enough");
+            values.chunks_mut(3).try_for_each(&mut *read).expect("there are enough");
             assert!(read(&mut [0.0]).is_err(), "there are no more");
             self.sum_f32(values)
         }
