@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plimsoll_audio::LogMel;
+use plimsoll_audio::{LogMel, MelAxis};
 use plimsoll_config::choices::{TextChoice, TokenizerChoice};
 use plimsoll_config::invocation::command;
 use plimsoll_config::{DataConfig, RunConfig};
@@ -365,6 +365,8 @@ impl PreparedData {
         // Evenly spaced over the list: a few hundred utterances give the same numbers as thousands.
         let step = all.div_ceil(SCALE_UTTERANCES).max(1);
         let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        let tables = MelAxis::of(self.training.log_mel().config()).pitch_tables();
+        let mut harmonics = Vec::new();
         for index in (0..all).step_by(step) {
             // Training reports the files that cannot be read.
             let Ok(sample) = self.training.load(index, None) else { continue };
@@ -372,6 +374,7 @@ impl PreparedData {
                 1 => self.training.log_mel().extract(&sample.features),
                 _ => sample.features,
             };
+            harmonics.extend(tables.as_ref().map(|tables| tables.harmonics(&mels)));
             for value in mels.into_iter().map(f64::from) {
                 count += 1.0;
                 sum += value;
@@ -387,7 +390,8 @@ impl PreparedData {
         }
         let mean: f64 = sum / count;
         let spread = (squares / count - mean * mean).max(0.0).sqrt().max(1e-3);
-        Ok(MelNormalization { mean: mean as f32, std: spread as f32 })
+        let harmonics = (!harmonics.is_empty()).then(|| harmonics.iter().sum::<f32>() / harmonics.len() as f32);
+        Ok(MelNormalization { mean: mean as f32, std: spread as f32, harmonics })
     }
 
     /// Computes limits on the length of synthesized speech: the range of frames per token in the training utterances,

@@ -65,6 +65,60 @@ pub struct PitchTables {
     pub unlikely: Vec<f32>,
 }
 
+/// Most by which details are multiplied.
+const SHARPEST: f32 = 2.5;
+
+impl PitchTables {
+    /// Computes how strong the harmonics of `frames` are, log-mels one after the other: the mean length of that part of their details
+    /// which the best pitch explains, in the frames that are louder than the mean. 0 if there is no such frame.
+    pub fn harmonics(&self, frames: &[f32]) -> f32 {
+        let m = self.channels();
+        let level = |frame: &[f32]| frame.iter().sum::<f32>();
+        let frames: Vec<&[f32]> = frames.chunks_exact(m).collect();
+        let mean = frames.iter().map(|frame| level(frame)).sum::<f32>() / frames.len().max(1) as f32;
+        let loud = || frames.iter().filter(|frame| level(frame) > mean);
+        let best = |frame: &[f32]| self.fits(&self.details_of(frame)).into_iter().fold(0.0, f32::max);
+        loud().map(|frame| best(frame)).sum::<f32>() / loud().count().max(1) as f32
+    }
+
+    /// Makes the harmonics of `frames` as strong as `wanted`, if they are weaker. A model predicts means of what could be said, in which
+    /// the valleys between harmonics are shallow, and a low voice would whisper.
+    pub fn sharpen(&self, frames: &mut [f32], wanted: f32) {
+        let gain = (wanted / self.harmonics(frames)).clamp(1.0, SHARPEST);
+        // Not a number where both are nothing.
+        if gain > 1.0 {
+            for frame in frames.chunks_exact_mut(self.channels()) {
+                let details = self.details_of(frame);
+                frame.iter_mut().zip(details).for_each(|(value, detail)| *value += (gain - 1.0) * detail);
+            }
+        }
+    }
+
+    fn channels(&self) -> usize {
+        self.details.len().isqrt()
+    }
+
+    /// Computes the details of a frame.
+    fn details_of(&self, frame: &[f32]) -> Vec<f32> {
+        product(frame, &self.details)
+    }
+
+    /// Computes how much of the details of a frame each pitch explains.
+    fn fits(&self, details: &[f32]) -> Vec<f32> {
+        product(details, &self.templates)
+    }
+}
+
+/// Computes a row times a matrix.
+fn product(row: &[f32], matrix: &[f32]) -> Vec<f32> {
+    let width = matrix.len() / row.len().max(1);
+    let mut sums = vec![0.0; width];
+    for (value, factors) in row.iter().zip(matrix.chunks_exact(width.max(1))) {
+        sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum += value * factor);
+    }
+    sums
+}
+
 impl MelAxis {
     /// Returns the axis of `features`.
     pub fn of(features: &LogMelConfig) -> Self {
@@ -219,6 +273,34 @@ mod tests {
         let fits = times(&details, &tables.templates, c);
         let best = (0..c).max_by(|&a, &b| fits[a].total_cmp(&fits[b])).unwrap();
         (tables.octaves[best], fits[best] / length)
+    }
+
+    #[test]
+    fn blurred_harmonics_become_as_strong_as_they_were_and_a_level_stays() {
+        let features = at_rate(16_000);
+        let tables = MelAxis::of(&features).pitch_tables().unwrap();
+        let sound: Vec<f32> =
+            (0..16_000).map(|n| ((n % 160) as f32 / 160.0 - 0.5) * if n < 8000 { 0.2 } else { 1e-3 }).collect();
+        let frames = LogMel::new(&features).unwrap().extract(&sound);
+        let strength = tables.harmonics(&frames);
+        let mut blurred = frames.clone();
+        for frame in blurred.chunks_exact_mut(features.n_mels) {
+            let details = tables.details_of(frame);
+            frame.iter_mut().zip(details).for_each(|(value, detail)| *value -= 0.5 * detail);
+        }
+        let weaker = tables.harmonics(&blurred);
+        assert!(weaker < 0.8 * strength, "{weaker} {strength}");
+        let mut sharp = blurred.clone();
+        tables.sharpen(&mut sharp, strength);
+        assert!((tables.harmonics(&sharp) / strength - 1.0).abs() < 0.05, "{} {strength}", tables.harmonics(&sharp));
+        let level = |frames: &[f32]| frames.iter().sum::<f32>() / frames.len() as f32;
+        assert!((level(&sharp) - level(&blurred)).abs() < 0.01);
+        // What is strong enough stays as it is, and so does silence.
+        for (before, wanted) in [(frames.clone(), 0.5 * strength), (vec![-11.5; 80 * 9], strength), (Vec::new(), 1.0)] {
+            let mut after = before.clone();
+            tables.sharpen(&mut after, wanted);
+            assert!(after.iter().zip(&before).all(|(a, b)| (a - b).abs() < 1e-3));
+        }
     }
 
     /// Returns features of a synthesizer at a rate.

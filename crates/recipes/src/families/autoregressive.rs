@@ -117,7 +117,7 @@ impl FamilyModel for SynthesizerConfig {
     }
 
     fn set_normalization(&mut self, normalization: MelNormalization) {
-        self.normalization = normalization;
+        self.normalization = MelNormalization { harmonics: None, ..normalization };
     }
 }
 

@@ -115,7 +115,8 @@ impl FamilyModel for ParallelConfig {
     }
 
     fn set_normalization(&mut self, normalization: MelNormalization) {
-        self.normalization = normalization;
+        let harmonics = normalization.harmonics.filter(|_| self.pitch.is_some());
+        self.normalization = MelNormalization { harmonics, ..normalization };
     }
 }
 

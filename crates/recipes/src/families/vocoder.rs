@@ -66,7 +66,7 @@ impl Family for VocoderFamily {
     fn facts(&self, folder: &Path) -> Result<ModelFacts, Failure> {
         let VocoderMetadata { model, run, .. } = VocoderMetadata::read(folder).invalid()?;
         let VocoderConfig { features, mel_mean, mel_std, .. } = model.vocoder.clone();
-        let normalization = MelNormalization { mean: mel_mean as f32, std: mel_std as f32 };
+        let normalization = MelNormalization { mean: mel_mean as f32, std: mel_std as f32, harmonics: None };
         // It has no limits on lengths.
         let statistics = Some((normalization, LengthBounds::default()));
         Ok(ModelFacts { model: ModelPlan::Vocoder(model), run, tokenizer: None, features, statistics })

@@ -168,12 +168,16 @@ pub struct MelNormalization {
     /// Standard deviation of the training log-mels. Files name it `spread`.
     #[serde(rename = "spread")]
     pub std: f32,
+    /// How strong the harmonics of the training log-mels are (`PitchTables::harmonics` of `plimsoll-audio`); `None` in a model that makes no
+    /// use of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harmonics: Option<f32>,
 }
 
 impl Default for MelNormalization {
     /// Returns typical values for speech: mean -5, standard deviation 2.5.
     fn default() -> Self {
-        Self { mean: -5.0, std: 2.5 }
+        Self { mean: -5.0, std: 2.5, harmonics: None }
     }
 }
 
@@ -181,6 +185,7 @@ impl MelNormalization {
     /// Checks that log-mels can be normalized.
     pub(super) fn check(&self) -> Result<(), InvalidField> {
         require(self.mean.is_finite(), "scale.centre", self.mean, "a number")?;
+        not_negative("scale.harmonics", f64::from(self.harmonics.unwrap_or_default()))?;
         positive("scale.spread", f64::from(self.std))
     }
 }

@@ -25,7 +25,7 @@ fn small() -> SynthesizerConfig {
         },
         reduction: 3,
         dropout: 0.2,
-        normalization: MelNormalization { mean: -1.0, std: 2.0 },
+        normalization: MelNormalization { mean: -1.0, std: 2.0, harmonics: None },
         length_bounds: LengthBounds { frames_per_token_min: 2.0, frames_per_token_max: 8.0, tokens_max: 9 },
         ..SynthesizerConfig::recommended(10, 9, 16, 2)
     }

@@ -39,7 +39,7 @@ fn config() -> ParallelConfig {
         pitch: Some(axis()),
         prosody_noise: 0.0,
         dropout: 0.0,
-        normalization: MelNormalization { mean: -4.0, std: 2.0 },
+        normalization: MelNormalization { mean: -4.0, std: 2.0, harmonics: None },
         ..ParallelConfig::recommended(20, 11, 16, 2)
     }
 }

@@ -33,7 +33,7 @@ fn config() -> SynthesizerConfig {
         postnet_channels: 12,
         reduction: 2,
         dropout: 0.0,
-        normalization: MelNormalization { mean: -4.0, std: 2.0 },
+        normalization: MelNormalization { mean: -4.0, std: 2.0, harmonics: None },
         ..SynthesizerConfig::recommended(20, 11, 16, 1)
     }
 }

@@ -64,7 +64,8 @@ impl ParallelSynthesizer {
         let (f, t) = (self.config().features, lengths.width());
         let result = |((index, frames), ending): ((usize, Vec<u32>), Ending)| {
             let valid = frames.iter().sum::<u32>() as usize;
-            let mels = values[index * t * f..][..valid * f].to_vec();
+            let mut mels = values[index * t * f..][..valid * f].to_vec();
+            self.sharpen(&mut mels);
             GeneratedMels { mels, detail: GenerationDetail::Durations(frames), ending }
         };
         durations.frames.into_iter().enumerate().zip(endings).map(result).collect()

@@ -240,6 +240,14 @@ impl ParallelSynthesizer {
         part.predict(with_voice(detach(text.vectors.clone()), link, text, pass), &text.lengths, pass)
     }
 
+    /// Makes the harmonics of generated log-mels as strong as those of the training data.
+    pub(super) fn sharpen(&self, mels: &mut [f32]) {
+        let tables = self.prosody.as_ref().and_then(Prosody::pitch_tables);
+        if let (Some(tables), Some(harmonics)) = (tables, self.config.normalization.harmonics) {
+            tables.sharpen(mels, harmonics);
+        }
+    }
+
     /// Returns a change in decibels in deviations of normalized log-mels.
     fn levels(&self, decibels: f64) -> f64 {
         let decibel = self.config.pitch.map_or(0.0, |axis| axis.decibel());

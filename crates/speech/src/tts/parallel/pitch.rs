@@ -35,6 +35,11 @@ impl PitchFinder {
         Self { tables: Arc::new(tables) }
     }
 
+    /// Returns the tables.
+    pub(super) fn tables(&self) -> &PitchTables {
+        &self.tables
+    }
+
     /// Finds the pitch `[b, k, 1]`, in scaled octaves, of tokens with these mean frames `[b, k, f]`, and so many frames `[b, k, 1]`.
     ///
     /// A pitch fits if its harmonics are where those of the frame are. Half and double the pitch fit nearly as well, so what is

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
+use plimsoll_audio::PitchTables;
 use plimsoll_layers::{ConvNext, ConvNextConfig, Lengths};
 use plimsoll_tape::Pass;
 use plimsoll_tape::transfer::from_host;
@@ -101,6 +102,11 @@ impl Prosody {
                 Tensor::cat(vec![x.clone().narrow(2, 0, steered), x.narrow(2, steered, p - steered).tanh()], 2)
             }
         }
+    }
+
+    /// Returns the tables of pitch; `None` for a part without pitch.
+    pub(super) fn pitch_tables(&self) -> Option<&PitchTables> {
+        self.pitch.as_ref().map(PitchFinder::tables)
     }
 
     /// Returns the number of values that a formula finds and a person can change: pitch and energy, or none.

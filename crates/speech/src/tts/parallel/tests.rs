@@ -27,7 +27,7 @@ fn small() -> ParallelConfig {
         dropout: 0.2,
         prosody_dim: 3,
         pitch: Some(axis()),
-        normalization: MelNormalization { mean: -1.0, std: 2.0 },
+        normalization: MelNormalization { mean: -1.0, std: 2.0, harmonics: None },
         length_bounds: LengthBounds { frames_per_token_min: 2.0, frames_per_token_max: 8.0, tokens_max: 9 },
         ..ParallelConfig::recommended(10, 9, 16, 2)
     }
