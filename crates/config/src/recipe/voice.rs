@@ -142,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn several_named_speakers_give_the_voice_ways_of_its_own() {
+        let links = |speakers| {
+            loaded(434, 1036.0, None, &VoiceFacts { speakers, ..VoiceFacts::default() }).config.model.voice_links
+        };
+        assert_eq!([0, 1, 2, 200].map(links), [false, false, true, true]);
+    }
+
+    #[test]
     fn more_speech_is_learned_from_in_more_steps_and_a_person_decides() {
         let steps = |seconds, asked| loaded(400, seconds, asked, &VoiceFacts::default()).config.training.steps;
         let by_itself = [300.0, 1800.0, 36_000.0].map(|seconds| steps(seconds, None).unwrap());
