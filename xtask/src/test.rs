@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -13,6 +14,9 @@ use crate::smoke;
 
 /// Environment variable that enables the tests named `long_*`; without it they return at once.
 const LONG: &str = "PLIMSOLL_LONG";
+
+/// Environment variable with the number of tests that nextest runs at once.
+const THREADS: &str = "NEXTEST_TEST_THREADS";
 
 /// Option for the training on a GPU that does not exist, and nothing else.
 const PAPER_GPU: &str = "--paper-gpu";
@@ -63,6 +67,9 @@ impl Wish {
             command.args(&args);
             if self.long {
                 command.env(LONG, "1");
+            }
+            if env::var_os(THREADS).is_none() {
+                command.env(THREADS, threads().to_string());
             }
             let status = command.status().context("cannot start cargo")?;
             if !status.success() {
@@ -135,6 +142,11 @@ impl Wish {
         }
         args
     }
+}
+
+/// Returns the number of tests to run at once: one more than there are cores, because many wait for a program that waits for a disk.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, NonZeroUsize::get) + 1
 }
 
 fn words(text: &str) -> Vec<OsString> {
