@@ -343,7 +343,9 @@ mod tests {
             "model.family=whisper model.attention=chunked model.attention_chunk=64 model.audio_positions=200",
         ));
         all.push(with("task=tts model.family=autoregressive model.reduction_factor=3 model.mel_loss=huber"));
-        all.push(with("task=tts model.family=parallel model.voice_links=true"));
+        all.push(with(
+            "task=tts model.family=parallel model.voice_links=true model.pitch=true model.pitch_harmonics=true",
+        ));
         all
     }
 

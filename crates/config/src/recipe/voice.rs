@@ -89,13 +89,15 @@ fn model(choose: &mut impl FnMut(&'static str, &str, String)) {
 
 /// Chooses how the voice of a reference is heard.
 fn voices(speakers: usize, choose: &mut impl FnMut(&'static str, &str, String)) {
-    if speakers > 1 {
-        let many = format!("{} in the corpus", counted(speakers as u64, "voice"));
-        choose("model.voice_links", "true", many);
+    let many = speakers > 1;
+    if many {
+        choose("model.voice_links", "true", format!("{} in the corpus", counted(speakers as u64, "voice")));
+        choose("model.pitch_harmonics", "true", "so that each voice has its pitch".into());
     }
-    choose("model.audio_encoder_dim", "64", "of the encoder of the voice".into());
-    choose("model.audio_encoder_layers", "2", "as above".into());
-    choose("model.speaker_dim", "32", "as above".into());
+    let [channels, layers, width] = if many { ["128", "3", "64"] } else { ["64", "2", "32"] };
+    choose("model.audio_encoder_dim", channels, "of the encoder of the voice".into());
+    choose("model.audio_encoder_layers", layers, "as above".into());
+    choose("model.speaker_dim", width, "as above".into());
     choose("model.style_tokens", "0", "the voice alone".into());
 }
 

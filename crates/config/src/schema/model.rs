@@ -93,8 +93,8 @@ section! {
         audio_encoder_layers: u32 = 3, Kind::Integer(1, 64);
         /// TTS: width of the speaker embedding.
         speaker_dim: u32 = 64, Kind::count(1);
-        /// Parallel TTS: whether the voice of the reference reaches durations, prosody and frames by ways of its own, and not only through the
-        /// text. For a corpus of several speakers.
+        /// Parallel TTS: whether the voice of the reference reaches durations, prosody and each block of the decoder by ways of its own, and not
+        /// only through the text. With `model.pitch` the pitch of the reference counts, too. For a corpus of several speakers.
         voice_links: bool = false, Kind::Bool;
         /// TTS: number of style tokens, learned styles beside the speaker embedding; 0 for none.
         style_tokens: u32 = 10, Kind::count(0);
@@ -122,6 +122,9 @@ section! {
         /// Parallel TTS: whether each token has a pitch and an energy of its own, beside the values of `model.prosody_dim`. They are measured in
         /// the recordings and predicted from the text, and `say --pitch` and `--energy` change them.
         pitch: bool = false, Kind::Bool;
+        /// Parallel TTS with `model.pitch`: whether the decoder gets the harmonics of each token's pitch, and not only a number.
+        /// For a corpus of several speakers.
+        pitch_harmonics: bool = false, Kind::Bool;
         /// Parallel TTS: noise on the values of `model.prosody_dim` in training, as a standard deviation, and a part of it on pitch and energy. So
         /// the decoder trusts those of the recordings no more than predicted ones, which are less exact.
         prosody_noise: f64 = 0.6, Kind::Number(Interval::NOT_NEGATIVE);

@@ -94,7 +94,8 @@ const PARALLEL_PARTS: &str = "\
 
 - `embedding`, `text_blocks.N`, `text_norm`: the text encoder; a start token goes before each text
 - `voice.encoder`, `voice.speaker`, `voice.style`, `voice_to_text`: the reference voice, which is added to each token
-- `voice_links`: the voice on its way to durations, prosody and frames, in a model of many voices
+- `voice_links`: the voice on its way to durations and prosody, and as scale and shift of the input of each block of the frame decoder, in a
+  model of many voices
 - `prior`: the log-mels that a token expects, from which the alignment was learned
 - `duration_block`, `duration`: the logarithm of the frames of each token
 - `prosody`: pitch, energy and learned values of each token, found in recordings and predicted from the text

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use plimsoll_core::{Choice, Key, Precision, Remat};
 use plimsoll_recipes::families::ModelPlan;
 use plimsoll_speech::asr::{DecoderConfig, RecognizerConfig};
-use plimsoll_speech::audio::LogMelConfig;
+use plimsoll_speech::audio::{LogMelConfig, MelAxis};
 use plimsoll_speech::tts::{ParallelConfig, SynthesizerConfig};
 use plimsoll_speech::vocoder::{VocoderConfig, VocoderTaskConfig};
 use plimsoll_speech::whisper::WhisperConfig;
@@ -288,9 +288,14 @@ pub(super) fn random_cases(count: u32) -> Vec<Case> {
         let shape = (utterances, frames, tokens);
         let vocabulary = draw("vocabulary", 30, 900) as usize;
         if index % 3 == 2 {
+            let many_voices = draw("links", 0, 1) == 1;
+            let axis = LogMelConfig::preset("myxtts").map(|features| MelAxis::of(&features));
             let model = Model::Parallel(ParallelConfig {
                 decoder_kernel: 1 + 2 * draw("kernel", 1, 8) as usize,
-                voice_links: draw("links", 0, 1) == 1,
+                voice_links: many_voices,
+                prosody_dim: if many_voices { 6 } else { 0 },
+                pitch: axis.filter(|_| many_voices),
+                pitch_harmonics: many_voices && draw("harmonics", 0, 1) == 1,
                 ..ParallelConfig::recommended(80, vocabulary, width, layers)
             });
             let name = format!("parallel tts {width}/{layers}");

@@ -79,6 +79,7 @@ impl FamilyModel for ParallelConfig {
             ("model.prosody_dim", number(self.prosody_dim)),
             ("model.prosody_noise", self.prosody_noise.to_string()),
             ("model.pitch", self.pitch.is_some().to_string()),
+            ("model.pitch_harmonics", self.pitch_harmonics.to_string()),
             ("model.prosody_loss_weight", prosody_weight.to_string()),
         ];
         keys.extend(voice_keys(&self.voice, features));
@@ -90,7 +91,7 @@ impl FamilyModel for ParallelConfig {
     }
 
     fn begins_at_zero(&self, name: &str) -> bool {
-        name.starts_with("voice_links.")
+        name.starts_with("voice_links.") || name.starts_with("prosody.harmonics_to_text.")
     }
 
     fn positions(&self, frames: u32) -> u32 {
@@ -142,6 +143,7 @@ fn parallel(config: &RunConfig, features: usize, vocabulary: usize) -> ParallelC
         feed_forward_multiplier: model.feed_forward_multiplier as usize,
         prosody_dim: model.prosody_dim as usize,
         pitch: model.pitch.then(|| MelAxis::of(&features_of(&config.features))),
+        pitch_harmonics: model.pitch && model.pitch_harmonics,
         prosody_noise: model.prosody_noise,
         dropout: model.dropout,
         loss: ParallelLossConfig {

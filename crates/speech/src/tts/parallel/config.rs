@@ -26,7 +26,8 @@ pub struct ParallelConfig {
     pub text_kernel: usize,
     /// Configuration of the voice encoder.
     pub voice: VoiceConfig,
-    /// Whether the voice reaches durations, prosody and frames by ways of its own, and not only through the text: for many voices.
+    /// Whether the voice reaches durations, prosody and each block of the frame decoder by ways of its own, and not only through the text: for
+    /// many voices. In a model that knows pitch, the pitch of the reference is a value of the voice, too, and predicted pitches are relative to it.
     #[serde(default)]
     pub voice_links: bool,
     /// Width of the frame decoder.
@@ -43,6 +44,9 @@ pub struct ParallelConfig {
     /// Axis of the features, for a model in which each token has a pitch and an energy that can be changed; `None` for another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pitch: Option<MelAxis>,
+    /// Whether the decoder gets the harmonics of each token's pitch, and not only a number; only in a model that knows pitch.
+    #[serde(default)]
+    pub pitch_harmonics: bool,
     /// Standard deviation of the noise on learned values of prosody in training; that on pitch and energy is a part of it.
     #[serde(default)]
     pub prosody_noise: f64,
@@ -116,6 +120,12 @@ impl ModelKind for ParallelConfig {
                 "the number of bands of features in which pitch can be found",
             )?;
         }
+        require(
+            !self.pitch_harmonics || self.pitch.is_some(),
+            "pitch_harmonics",
+            "true",
+            "false in a model without pitch",
+        )?;
         self.normalization.check()?;
         self.length_bounds.check()
     }
@@ -129,6 +139,16 @@ impl ParallelConfig {
     /// Returns the number of values that say how a token is spoken: pitch and energy, if the model has them, and the learned ones.
     pub fn prosody_width(&self) -> usize {
         self.prosody_dim + if self.pitch.is_some() { 2 } else { 0 }
+    }
+
+    /// Returns whether the pitch of a reference is a value of its voice: in a model of many voices that knows pitch.
+    pub(super) fn voice_has_pitch(&self) -> bool {
+        self.voice_links && self.pitch.is_some()
+    }
+
+    /// Returns the width of an encoded voice.
+    pub fn voice_width(&self) -> usize {
+        self.voice.width() + usize::from(self.voice_has_pitch())
     }
 
     /// Returns the recommended configuration: text encoder and frame decoder have the same width and number of blocks
@@ -156,6 +176,7 @@ impl ParallelConfig {
             feed_forward_multiplier: 4,
             prosody_dim: 0,
             pitch: None,
+            pitch_harmonics: false,
             prosody_noise: 0.6,
             dropout: 0.1,
             loss: ParallelLossConfig::default(),

@@ -9,6 +9,7 @@ mod prosody;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod voice_links;
 
 pub use config::{ParallelConfig, ParallelLossConfig};
 pub use durations::Durations;

@@ -12,7 +12,8 @@ use plimsoll_text::Tokenizer;
 use super::ParallelConfig;
 use super::durations::{Durations, LONG_TOKEN};
 use super::prosody::Prosody;
-use super::tokens::{EncodedTokens, stack};
+use super::tokens::{EncodedTokens, stack, stack_with};
+use super::voice_links::{VoiceLinks, with_pitch_of_voice};
 use crate::tts::GenerationOptions;
 use crate::tts::voice_encoder::VoiceEncoder;
 
@@ -47,15 +48,6 @@ pub struct ParallelSynthesizer {
     output: Linear,
     #[module(skip)]
     config: ParallelConfig,
-}
-
-/// Ways of the voice around the text encoder, for a model of many voices: what is predicted from the text teaches the text encoder nothing,
-/// and would teach the voice encoder nothing either.
-#[derive(Module, Debug)]
-struct VoiceLinks {
-    to_duration: Linear,
-    to_prosody: Option<Linear>,
-    to_frames: Linear,
 }
 
 /// Output of a parallel synthesizer that gets the true frames, and with them the durations. All frames are normalized.
@@ -106,11 +98,7 @@ impl ParallelConfig {
             text_norm: LayerNormConfig::new(text).init(device),
             voice: VoiceEncoder::init(features, &self.voice, dropout, device),
             voice_to_text: linear(self.voice.width(), text),
-            voice_links: self.voice_links.then(|| VoiceLinks {
-                to_duration: linear(self.voice.width(), text),
-                to_prosody: (self.prosody_width() > 0).then(|| linear(self.voice.width(), text)),
-                to_frames: linear(self.voice.width(), wide),
-            }),
+            voice_links: VoiceLinks::init(self, device),
             prior: linear(text, features),
             duration_block: block(text, self.text_kernel),
             duration: linear(text, 1),
@@ -135,7 +123,12 @@ impl ParallelSynthesizer {
     /// has the number of valid frames of each reference.
     pub fn encode_voice(&self, references: Tensor<3>, lengths: &[u32], pass: &Pass) -> Tensor<3> {
         let lengths = Lengths::new(lengths.to_vec(), references.dims()[1]);
-        self.voice.forward(self.config.normalization.normalize(references), &lengths, &pass.with("voice"))
+        let references = self.config.normalization.normalize(references);
+        let voice = self.voice.forward(references.clone(), &lengths, &pass.with("voice"));
+        match self.prosody.as_ref().filter(|_| self.config.voice_has_pitch()) {
+            Some(prosody) => Tensor::cat(vec![voice, prosody.pitch_of_voice(references, &lengths)], 2),
+            None => voice,
+        }
     }
 
     /// Computes the frames of `batch` with the durations of its true frames. A batch without references uses each
@@ -205,7 +198,11 @@ impl ParallelSynthesizer {
             Tensor::<2, Int>::from_data(uploaded(TensorData::new(rows, [texts.len(), width])), &weight.device());
         let lengths = Lengths::new(lengths, width);
         let x = pass.observe(self.embedding.weight.id, self.embedding.forward(tokens));
-        let x = x + pass.at_least_fp32(pass.dense(&self.voice_to_text, voices.clone()));
+        let speaker = match self.config.voice_has_pitch() {
+            true => voices.clone().narrow(2, 0, self.config.voice.width()),
+            false => voices.clone(),
+        };
+        let x = x + pass.at_least_fp32(pass.dense(&self.voice_to_text, speaker));
         let x = stack(&self.text_blocks, x, &lengths, pass);
         EncodedTokens { vectors: apply_layer_norm(&self.text_norm, x, pass), voices, lengths }
     }
@@ -213,7 +210,10 @@ impl ParallelSynthesizer {
     /// Predicts the logarithm of each token's duration, `[b, k]`. The text encoder learns nothing from durations.
     pub(super) fn log_durations(&self, text: &EncodedTokens, pass: &Pass) -> Tensor<2> {
         let x = detach(text.vectors.clone());
-        let x = with_voice(x, self.voice_links.as_ref().map(|links| &links.to_duration), text, pass);
+        let x = match &self.voice_links {
+            Some(links) => links.for_duration(x, text, pass),
+            None => x,
+        };
         let x = stack(std::slice::from_ref(&self.duration_block), x, &text.lengths, &pass.with("duration"));
         pass.at_least_fp32(pass.dense(&self.duration, x)).squeeze_dim::<2>(2)
     }
@@ -236,8 +236,16 @@ impl ParallelSynthesizer {
 
     /// Predicts the prosody of a text. The text encoder learns nothing from it.
     fn predicted(&self, part: &Prosody, text: &EncodedTokens, pass: &Pass) -> Tensor<3> {
-        let link = self.voice_links.as_ref().and_then(|links| links.to_prosody.as_ref());
-        part.predict(with_voice(detach(text.vectors.clone()), link, text, pass), &text.lengths, pass)
+        let x = detach(text.vectors.clone());
+        let x = match &self.voice_links {
+            Some(links) => links.for_prosody(x, text, pass),
+            None => x,
+        };
+        let predicted = part.predict(x, &text.lengths, pass);
+        match self.config.voice_has_pitch() {
+            true => with_pitch_of_voice(predicted, &text.voices),
+            false => predicted,
+        }
     }
 
     /// Makes the harmonics of generated log-mels as strong as those of the training data.
@@ -275,8 +283,10 @@ impl ParallelSynthesizer {
         let x = expansion.clone().matmul(pass.at_least_fp32(pass.dense(&self.text_to_frames, text.vectors.clone())));
         let places = durations.places(lengths.width(), &x.device());
         let x = x + pass.at_least_fp32(pass.dense(&self.place_to_frames, places));
-        let x = with_voice(x, self.voice_links.as_ref().map(|links| &links.to_frames), text, pass);
-        let x = stack(&self.frame_blocks, x, lengths, pass);
+        let x = stack_with(&self.frame_blocks, x, lengths, pass, |index, x| match &self.voice_links {
+            Some(links) => links.for_frames(index, x, text, pass),
+            None => x,
+        });
         pass.at_least_fp32(pass.dense(&self.output, apply_layer_norm(&self.frame_norm, x, pass)))
     }
 
@@ -287,14 +297,6 @@ impl ParallelSynthesizer {
             Some(references) => self.encode_voice(references.features.clone(), &references.lengths, pass),
             None => self.encode_voice(batch.features.clone(), &batch.frame_lengths, pass),
         }
-    }
-}
-
-/// Adds the voices of a text to vectors of its tokens or frames, by a link that the model may not have.
-fn with_voice(x: Tensor<3>, link: Option<&Linear>, text: &EncodedTokens, pass: &Pass) -> Tensor<3> {
-    match link {
-        Some(link) => x + pass.at_least_fp32(pass.dense(link, text.voices.clone())),
-        None => x,
     }
 }
 

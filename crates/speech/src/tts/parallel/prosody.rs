@@ -35,6 +35,7 @@ pub(super) struct Prosody {
     from_frames: Option<Linear>,
     found: Option<Linear>,
     to_text: Linear,
+    harmonics_to_text: Option<Linear>,
     block: ConvNext,
     predicted: Linear,
     #[module(skip)]
@@ -54,6 +55,7 @@ impl Prosody {
             from_frames: (learned > 0).then(|| linear(features, text)),
             found: (learned > 0).then(|| linear(text, learned)),
             to_text: linear(width, text),
+            harmonics_to_text: config.pitch_harmonics.then(|| linear(features, text)),
             block: ConvNextConfig { d_model: text, inner, kernel: config.text_kernel, dropout }.init(device),
             predicted: linear(text, width),
             pitch: config.pitch.as_ref().map(PitchFinder::new),
@@ -86,6 +88,15 @@ impl Prosody {
             parts.push(pass.at_least_fp32(pass.dense(found, x)).tanh());
         }
         Tensor::cat(parts, 2)
+    }
+
+    /// Finds the pitch `[b, 1, 1]` of voices in their references `[b, r, f]`.
+    ///
+    /// # Panics
+    /// If the model knows no pitch.
+    pub(super) fn pitch_of_voice(&self, references: Tensor<3>, lengths: &Lengths) -> Tensor<3> {
+        let pitch = self.pitch.as_ref().expect("a voice has a pitch in models that know it");
+        pitch.mean(references.clamp_min(AUDIBLE), lengths)
     }
 
     /// Predicts the prosody `[b, k, p]` of a text from vectors of its tokens.
@@ -149,9 +160,14 @@ impl Prosody {
         prosody + change
     }
 
-    /// Adds a prosody to the vectors of a text.
+    /// Adds a prosody to the vectors of a text: its values, and where the harmonics of its pitch are in a frame. From the pitch as a number the
+    /// decoder would have to learn that by itself.
     pub(super) fn add(&self, text: EncodedTokens, prosody: Tensor<3>, pass: &Pass) -> EncodedTokens {
-        let vectors = text.vectors + pass.at_least_fp32(pass.dense(&self.to_text, prosody));
+        let mut vectors = text.vectors + pass.at_least_fp32(pass.dense(&self.to_text, prosody.clone()));
+        if let (Some(link), Some(pitch)) = (&self.harmonics_to_text, &self.pitch) {
+            let harmonics = pitch.harmonics(prosody.narrow(2, 0, 1));
+            vectors = vectors + pass.at_least_fp32(pass.dense(link, harmonics));
+        }
         EncodedTokens { vectors, ..text }
     }
 }

@@ -13,8 +13,19 @@ pub(super) struct EncodedTokens {
 
 /// Applies `blocks` in order; the choice of `pass` says which of them are rematerialized.
 pub(super) fn stack(blocks: &[ConvNext], x: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+    stack_with(blocks, x, lengths, pass, |_, x| x)
+}
+
+/// Applies `blocks` in order, and `before` to the input of each.
+pub(super) fn stack_with(
+    blocks: &[ConvNext],
+    x: Tensor<3>,
+    lengths: &Lengths,
+    pass: &Pass,
+    before: impl Fn(usize, Tensor<3>) -> Tensor<3>,
+) -> Tensor<3> {
     blocks.iter().enumerate().fold(x, |x, (index, block)| {
-        let own = pass.with("block").at(index);
+        let (own, x) = (pass.with("block").at(index), before(index, x));
         match pass.choice().remat.covers(index) {
             true => block.forward_rematerialized(x, lengths, &own),
             false => block.forward(x, lengths, &own),
