@@ -2,7 +2,8 @@
 
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::{TimeOwner, timing};
-use plimsoll_tape::transfer::{PendingRead, uploaded};
+use plimsoll_tape::gpu::ctc;
+use plimsoll_tape::transfer::uploaded;
 use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, with_gradient};
 use rayon::prelude::*;
 
@@ -21,7 +22,7 @@ pub struct CtcLoss {
     /// Indices of samples with fewer frames than their text needs. Such samples add nothing to the sum and have a zero
     /// gradient.
     pub infeasible: Vec<usize>,
-    /// Number of reads from the device for which the computation waited: 1 on a GPU, 0 on the CPU.
+    /// Number of reads from the device for which the computation waited: 0, but 1 where the host computed for a GPU.
     pub reads: u32,
 }
 
@@ -41,91 +42,70 @@ pub fn infeasible_texts(lengths: &Lengths, texts: &[Vec<u32>]) -> Vec<usize> {
 /// Computes the CTC loss of `logits` `[b, t, v]`, before softmax, for the `texts` of the batch (Graves et al. 2006).
 ///
 /// Equals PyTorch's `ctc_loss` with `reduction="sum"` and `zero_infinity=True`. Frames beyond `lengths` do not count
-/// and have a zero gradient.
+/// and have a zero gradient. The gradient is computed together with the loss, and the tape holds no graph over time.
 ///
-/// The forward-backward algorithm runs on the CPU, in log space and 64 bits, with the samples in parallel. It computes
-/// the gradient together with the loss, so that all devices give the same numbers and the tape holds no graph over
-/// time. On a GPU the call therefore waits once for the device to compute the logits, which are small beside a model's
-/// activations, and is counted in [`CtcLoss::reads`]. [`PendingCtc`] lets the device compute something else meanwhile.
+/// A GPU computes both with kernels in fp32, and the host waits for nothing. The CPU computes them in log space and 64 bits,
+/// with the samples in parallel. It also does so for a GPU where a text has more than a thousand tokens, and then waits for the
+/// logits, which is counted in [`CtcLoss::reads`].
 ///
 /// # Panics
 /// If the batch sizes of `logits`, `lengths` and `texts` differ, the width of `lengths` is not `t`, or a token is not
 /// below `v`.
 pub fn ctc_loss(logits: Tensor<3>, lengths: &Lengths, texts: &[Vec<u32>]) -> CtcLoss {
-    PendingCtc::begin(logits, lengths).finish(texts)
+    let [b, t, _] = logits.dims();
+    assert!(
+        b == lengths.each().len() && t == lengths.width(),
+        "logits and lengths must have the same batch size, and lengths the width of the logits"
+    );
+    assert!(b == texts.len(), "logits and texts must have the same batch size");
+    let infeasible = infeasible_texts(lengths, texts);
+    let has_gradient = logits.device().is_autodiff();
+    if let Some((sum, gradient)) = ctc(logits.clone(), lengths.each(), texts, &infeasible, has_gradient) {
+        let sum = gradient.into_iter().fold(sum, |sum, gradient| with_gradient(logits.clone(), sum, gradient));
+        return CtcLoss { sum, infeasible, reads: 0 };
+    }
+    on_host(logits, lengths, texts, infeasible, has_gradient)
 }
 
-/// A CTC loss whose logits are on their way to the host.
-///
-/// What is submitted between [`begin`](Self::begin) and [`finish`](Self::finish), such as a decoder, runs on the device
-/// while the host computes the loss.
-#[derive(Debug)]
-pub struct PendingCtc {
+/// Computes the loss on the host.
+fn on_host(
     logits: Tensor<3>,
-    lengths: Lengths,
-    /// `None` on a capture device, which has no values.
-    read: Option<PendingRead>,
-}
-
-impl PendingCtc {
-    /// Begins to read `logits` `[b, t, v]`.
-    ///
-    /// # Panics
-    /// As for [`ctc_loss`].
-    pub fn begin(logits: Tensor<3>, lengths: &Lengths) -> Self {
-        let [b, t, _] = logits.dims();
-        assert!(
-            b == lengths.each().len() && t == lengths.width(),
-            "logits and lengths must have the same batch size, and lengths the width of the logits"
-        );
-        let read = (!is_capture_device(&logits.device())).then(|| PendingRead::begin(logits.clone()));
-        Self { logits, lengths: lengths.clone(), read }
+    lengths: &Lengths,
+    texts: &[Vec<u32>],
+    infeasible: Vec<usize>,
+    has_gradient: bool,
+) -> CtcLoss {
+    let [b, t, v] = logits.dims();
+    let device = inner_device(&logits.device());
+    let reads = u32::from(!runs_host_ops(&device));
+    // A recording device computes nothing: only the shapes count.
+    if is_capture_device(&device) {
+        let sum = Tensor::zeros([1], &device);
+        let sum = if has_gradient { with_gradient(logits, sum, Tensor::zeros([b, t, v], &device)) } else { sum };
+        return CtcLoss { sum, infeasible, reads };
     }
-
-    /// Computes the loss for the `texts` of the batch.
-    ///
-    /// # Panics
-    /// As for [`ctc_loss`], and if the device could not compute the logits.
-    pub fn finish(self, texts: &[Vec<u32>]) -> CtcLoss {
-        let Self { logits, lengths, read } = self;
-        let [b, t, v] = logits.dims();
-        assert!(b == texts.len(), "logits and texts must have the same batch size");
-        let device = inner_device(&logits.device());
-        let infeasible = infeasible_texts(&lengths, texts);
-        let needs_no_gradient = !logits.device().is_autodiff();
-        let reads = u32::from(!runs_host_ops(&device));
-        let (total, gradient) = if let Some(read) = read {
-            let read = || read.wait().expect("the device computed the logits").convert::<f32>();
-            let values = if reads > 0 { timing::measure(TimeOwner::Read, read) } else { read() };
-            let mut gradient: Vec<f32> = values.try_into_vec().expect("converted to f32");
-            let sample = |(index, cells): (usize, &mut [f32])| {
-                let (valid, padding) = cells.split_at_mut(lengths.each()[index] as usize * v);
-                padding.fill(0.0);
-                // Without a frame only the empty text can be read, and it is certain.
-                if infeasible.contains(&index) || valid.is_empty() {
-                    valid.fill(0.0);
-                    return 0.0;
-                }
-                sample_loss(valid, v, &texts[index])
-            };
-            // Collected in order before the sum, so that the rounding does not depend on the threads.
-            let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
-            let total = losses.iter().sum::<f64>() as f32;
-            let total = Tensor::from_data(uploaded([total]), &device);
-            if needs_no_gradient {
-                return CtcLoss { sum: total, infeasible, reads };
-            }
-            (total, Tensor::from_data(uploaded(TensorData::new(gradient, [b, t, v])), &device))
-        } else {
-            // A recording device computes nothing: only the shapes count.
-            let total = Tensor::zeros([1], &device);
-            if needs_no_gradient {
-                return CtcLoss { sum: total, infeasible, reads };
-            }
-            (total, Tensor::zeros([b, t, v], &device))
-        };
-        CtcLoss { sum: with_gradient(logits, total, gradient), infeasible, reads }
+    let read = || logits.clone().without_autodiff().into_data().convert::<f32>();
+    let values = if reads > 0 { timing::measure(TimeOwner::Read, read) } else { read() };
+    let mut gradient: Vec<f32> = values.try_into_vec().expect("converted to f32");
+    let sample = |(index, cells): (usize, &mut [f32])| {
+        let (valid, padding) = cells.split_at_mut(lengths.each()[index] as usize * v);
+        padding.fill(0.0);
+        // Without a frame only the empty text can be read, and it is certain.
+        if infeasible.contains(&index) || valid.is_empty() {
+            valid.fill(0.0);
+            return 0.0;
+        }
+        sample_loss(valid, v, &texts[index])
+    };
+    // Collected in order before the sum, so that the rounding does not depend on the threads.
+    let losses: Vec<f64> = gradient.par_chunks_mut(t * v).enumerate().map(sample).collect();
+    let total = losses.iter().sum::<f64>() as f32;
+    let total = Tensor::from_data(uploaded([total]), &device);
+    if !has_gradient {
+        return CtcLoss { sum: total, infeasible, reads };
     }
+    let gradient = Tensor::from_data(uploaded(TensorData::new(gradient, [b, t, v])), &device);
+    CtcLoss { sum: with_gradient(logits, total, gradient), infeasible, reads }
 }
 
 /// Computes the CTC loss of one sample. Overwrites the logits `[t, v]` of the sample in `cells` with their gradient.
@@ -250,9 +230,18 @@ mod tests {
         (0..b * t * v).map(|i| (key.at(i as u64).unit() * 6.0 - 3.0) as f32).collect()
     }
 
-    fn loss(values: &[f32], [b, t, v]: [usize; 3], lengths: &[u32], texts: &[Vec<u32>]) -> (f32, Vec<f32>, Vec<usize>) {
-        let device = Device::flex().autodiff();
-        let x = Tensor::<3>::from_data(TensorData::new(values.to_vec(), [b, t, v]), &device).require_grad();
+    fn loss(values: &[f32], shape: [usize; 3], lengths: &[u32], texts: &[Vec<u32>]) -> (f32, Vec<f32>, Vec<usize>) {
+        loss_on(&Device::flex().autodiff(), values, shape, lengths, texts)
+    }
+
+    fn loss_on(
+        device: &Device,
+        values: &[f32],
+        [b, t, v]: [usize; 3],
+        lengths: &[u32],
+        texts: &[Vec<u32>],
+    ) -> (f32, Vec<f32>, Vec<usize>) {
+        let x = Tensor::<3>::from_data(TensorData::new(values.to_vec(), [b, t, v]), device).require_grad();
         let loss = ctc_loss(x.clone(), &Lengths::new(lengths.to_vec(), t), texts);
         let grads = loss.sum.backward();
         let gradient = x.grad(&grads).unwrap().into_data().try_to_vec().unwrap();
@@ -356,5 +345,50 @@ mod tests {
         let logits = Tensor::from_data(TensorData::new(values, [1, 8, 3]), &Device::flex());
         assert_eq!(ctc_greedy(logits.clone(), &Lengths::new(vec![8], 8)), [[1, 1, 2]]);
         assert_eq!(ctc_greedy(logits, &Lengths::new(vec![4], 8)), [[1]]);
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn device_kernels_equal_the_host() {
+        let gpu = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice).autodiff();
+        // Samples, frames, tokens of the vocabulary, tokens of the longest text, largest logit.
+        let cases = [
+            (1, 1, 2, 0, 3.0),
+            (1, 1, 2, 1, 3.0),
+            (4, 9, 5, 4, 3.0),
+            (3, 33, 40, 20, 10.0),
+            (2, 300, 33, 120, 3.0),
+            (2, 1500, 70, 400, 3.0),
+            (2, 400, 1200, 60, 30.0),
+            (2, 2300, 5, 1023, 3.0),
+            (1, 40, 4, 6, 1e4),
+        ];
+        for (case, (b, t, v, tokens, largest)) in cases.into_iter().enumerate() {
+            let key = Key::new(case as u64);
+            let values: Vec<f32> = logits(key, b, t, v).into_iter().map(|x| x * largest / 3.0).collect();
+            let below =
+                |name: &str, index: usize, bound: usize| key.with(name).at(index as u64).below(bound as u64) as u32;
+            // The first sample is the longest; others may have no frame, or too few.
+            let lengths: Vec<u32> =
+                (0..b).map(|index| if index == 0 { t as u32 } else { below("frames", index, t + 1) }).collect();
+            let text = |index: usize| {
+                let count = if index == 0 { tokens } else { below("tokens", index, tokens + 1) as usize };
+                (0..count).map(|place| 1 + below("text", index * 5000 + place, v - 1)).collect()
+            };
+            let texts: Vec<Vec<u32>> = (0..b).map(text).collect();
+            let (expected, gradient, left_out) = loss(&values, [b, t, v], &lengths, &texts);
+            let (found, on_gpu, left_out_there) = loss_on(&gpu, &values, [b, t, v], &lengths, &texts);
+            assert_eq!(left_out, left_out_there, "case {case}");
+            assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1.0), "case {case}: {found} {expected}");
+            for (index, (one, other)) in on_gpu.iter().zip(&gradient).enumerate() {
+                assert!((one - other).abs() < 1e-4, "case {case}, value {index}: {one} {other}");
+            }
+            let again = loss_on(&gpu, &values, [b, t, v], &lengths, &texts);
+            assert!(again == (found, on_gpu, left_out), "case {case}: two runs differ");
+            let x = Tensor::from_data(TensorData::new(values, [b, t, v]), &gpu.clone().inner());
+            let plain = ctc_loss(x, &Lengths::new(lengths, t), &texts);
+            assert_eq!((plain.sum.into_scalar::<f32>(), plain.reads), (found, 0), "case {case}: without a gradient");
+        }
     }
 }

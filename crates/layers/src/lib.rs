@@ -32,7 +32,7 @@ pub use conformer::{Conformer, ConformerConfig};
 pub use convnext::{ConvNext, ConvNextConfig};
 pub use convolution::{Convolution, ConvolutionConfig};
 pub use cross_entropy::cross_entropy;
-pub use ctc::{CTC_BLANK, CtcLoss, PendingCtc, ctc_greedy, ctc_loss, infeasible_texts, is_ctc_feasible};
+pub use ctc::{CTC_BLANK, CtcLoss, ctc_greedy, ctc_loss, infeasible_texts, is_ctc_feasible};
 pub use feed_forward::{Activation, FeedForward, FeedForwardConfig};
 pub use guided_attention::GuidedAttention;
 pub use lengths::Lengths;

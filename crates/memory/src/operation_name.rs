@@ -69,6 +69,7 @@ fn custom_name(operation: &OperationIr) -> &'static str {
         "attention_weights",
         "convolution",
         "convolution gradient",
+        "ctc",
         "depthwise",
         "epilogue",
         "dropout",

@@ -1,4 +1,4 @@
-//! Burn's GPU backends: settings of memory pools and of tuning, and measurements of kernels.
+//! Burn's GPU backends: settings of memory pools and of tuning, measurements of kernels, and the CTC loss, which has kernels only there.
 
 mod calls;
 pub(crate) mod counts;
@@ -6,6 +6,7 @@ mod kernel_clock;
 mod observation;
 mod timings;
 
+pub use crate::fused::ctc;
 pub use calls::{CallCounter, Calls};
 pub use kernel_clock::KernelClock;
 pub use timings::KernelTime;

@@ -17,6 +17,8 @@ const PART_ALIGNMENT: usize = 512;
 #[cfg(feature = "cube")]
 mod convolution;
 #[cfg(feature = "cube")]
+mod ctc;
+#[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "cube")]
 mod depthwise;
@@ -89,6 +91,42 @@ pub(crate) struct WeightsRule {
     pub(crate) first_query: u32,
     /// `None` if nothing is dropped.
     pub(crate) dropout: Option<DropRule>,
+}
+
+/// Numbers before the states of a text in its row of the texts of a CTC loss.
+pub(crate) const CTC_HEAD: usize = 3;
+
+/// The texts of a CTC loss, beside tensors.
+///
+/// The texts are a row of numbers each: frames, states (0 for a text that is left out), and distinct tokens; the token of each state;
+/// the distinct tokens, ordered; for each of them where its states begin in what follows, and where the last end; and the states by
+/// token. Each part is as long as that of the longest text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CtcRule {
+    /// States of the longest text.
+    pub(crate) states: usize,
+    /// Tokens of the longest text.
+    pub(crate) tokens: usize,
+    pub(crate) has_gradient: bool,
+}
+
+impl CtcRule {
+    /// Returns the length of a row.
+    pub(crate) fn width(&self) -> usize {
+        CTC_HEAD + self.states + 3 * self.tokens + 1
+    }
+
+    /// Returns the number of states that a kernel has room for: few sizes, as each is a kernel of its own.
+    #[cfg(feature = "cube")]
+    pub(crate) fn room(&self) -> usize {
+        self.states.next_power_of_two().max(128)
+    }
+
+    /// Returns the shape of the sums over the paths from both ends of `b` samples of `t` frames. All frames are one row: rows have gaps
+    /// between them.
+    pub(crate) fn paths_shape(&self, b: usize, t: usize) -> [usize; 3] {
+        if self.has_gradient { [2, b, t * self.states] } else { [1; 3] }
+    }
 }
 
 /// What follows a matrix product, beside tensors.
@@ -254,6 +292,14 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         keys: Option<IntTensor<Self>>,
         rule: WeightsRule,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Computes the negative log-probabilities `[b]` of texts by `logits` `[b, t, v]`, and their gradient if `rule` asks for it. `texts`
+    /// `[b, i]` are as the rule says.
+    fn ctc(
+        logits: FloatTensor<Self>,
+        texts: IntTensor<Self>,
+        rule: CtcRule,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
 
     /// Computes the gradients of a layer norm from that of the norm, `grad_output`, and `other`, that of its input beside it. `kept` are the
     /// input, its moments, and the scale. `added` says how a product ended that was added to the input, of rows that are at most

@@ -13,7 +13,7 @@ use crate::bridge::{PrimitiveBackend, on_backend, without_autodiff};
 /// derivative of `value` by `input`.
 ///
 /// The result is `value` with autodiff. In the backward pass `input` gets `gradient` times the gradient of the result.
-/// Any graphs of `value` and `gradient` are dropped. Used for losses that are computed on the host, such as CTC.
+/// Any graphs of `value` and `gradient` are dropped. Used for losses whose gradient is known in closed form, such as CTC.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};

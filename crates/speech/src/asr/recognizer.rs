@@ -5,8 +5,8 @@ use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Batch, HostBatch, Key};
 use plimsoll_layers::{
-    Conformer, ConformerConfig, ConvNext, ConvNextConfig, HeadPositions, LengthPolicy, Lengths, PendingCtc,
-    Subsampling, SubsamplingConfig, add_sinusoids, apply_layer_norm, ctc_greedy, infeasible_texts, is_ctc_feasible,
+    Conformer, ConformerConfig, ConvNext, ConvNextConfig, HeadPositions, LengthPolicy, Lengths, Subsampling,
+    SubsamplingConfig, add_sinusoids, apply_layer_norm, ctc_greedy, ctc_loss, infeasible_texts, is_ctc_feasible,
 };
 use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, initialize};
 use plimsoll_text::Tokenizer;
@@ -227,8 +227,6 @@ impl Recognizer {
         batch: &TensorBatch,
         pass: &Pass,
     ) -> StepLoss {
-        // The device computes the decoder while the host computes CTC.
-        let ctc = PendingCtc::begin(logits, &encoded.lengths);
         // The decoder reads an utterance that is too short for CTC.
         let left_out = match self.config.needs_ctc() {
             true => infeasible_texts(&encoded.lengths, &batch.tokens),
@@ -236,7 +234,7 @@ impl Recognizer {
         };
         let attention =
             self.decoder.as_ref().map(|decoder| decoder.loss(&batch.tokens, &left_out, encoded, &pass.with("decoder")));
-        let ctc = ctc.finish(&batch.tokens);
+        let ctc = ctc_loss(logits, &encoded.lengths, &batch.tokens);
         let (sum, parts) = match (attention, &self.config.decoder) {
             (Some(attention), Some(config)) => {
                 let sum = ctc.sum.clone() * config.ctc_weight + attention.clone() * (1.0 - config.ctc_weight);

@@ -2,11 +2,12 @@
 //!
 //! On the CPU, Burn computes an activation and its gradient as a dozen operations, each with its own buffer and with
 //! the scalar exponential of the C library. The functions of this module take one pass forward and one pass backward,
-//! with the widest instructions of the processor. On a GPU, layer norm, depthwise convolution and attention weights have
+//! with the widest instructions of the processor. On a GPU, layer norm, depthwise convolution, attention weights and CTC have
 //! kernels of this crate. All others are composed of Burn's operations there, which a GPU backend fuses. A capture device records what the
 //! GPU backend would execute.
 
 mod chunked;
+mod ctc;
 mod depthwise;
 mod norm;
 mod shift;
@@ -14,6 +15,7 @@ mod single_query;
 mod weights;
 
 pub use chunked::{AttentionInputs, RelativePositions, chunked_attention};
+pub use ctc::ctc;
 pub use depthwise::depthwise;
 pub use norm::layer_norm;
 pub use single_query::single_query_attention;

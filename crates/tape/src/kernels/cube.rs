@@ -11,8 +11,8 @@ use burn_dispatch::backends::Cube;
 
 use super::queue::queue;
 use super::{
-    EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, convolution, depthwise, distances_shape, end_norm,
-    epilogue, heads, moments_shape, norm, norm_back, norm_back_outputs, weights, windows,
+    CtcRule, EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, convolution, ctc, depthwise,
+    distances_shape, end_norm, epilogue, heads, moments_shape, norm, norm_back, norm_back_outputs, weights, windows,
 };
 use crate::geometry::Geometry;
 
@@ -298,6 +298,24 @@ impl KernelBackend for Cube {
         let softmax = made.remove(0);
         let weights = made.pop().unwrap_or_else(|| softmax.clone());
         (softmax, weights)
+    }
+
+    fn ctc(
+        logits: FloatTensor<Self>,
+        texts: IntTensor<Self>,
+        rule: CtcRule,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
+        let shape = logits.shape();
+        let losses = (Shape::new([shape[0]]), DType::F32);
+        let made = std::iter::once(losses).chain(rule.has_gradient.then_some((shape, DType::F32))).collect();
+        let mut made = queue("ctc", vec![logits, texts], made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            let (losses, gradient) = ctc::ctc(next(), next(), &rule);
+            std::iter::once(losses).chain(gradient).collect()
+        });
+        let losses = made.remove(0);
+        (losses, made.pop())
     }
 
     fn attention_weights_back(

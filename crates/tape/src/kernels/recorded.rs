@@ -6,9 +6,9 @@ use burn_backend::tensor::{FloatTensor, IntTensor};
 use burn_dispatch::backends::Capture;
 
 use super::{
-    EndTensors, EpilogueRule, HeadsRule, KernelBackend, MOST_JOINED_WIDTH, WeightsRule, column_groups, distances_shape,
-    ends_at_once, moments_shape, norm_back_outputs, norm_back_sums_shape, norm_sums_shape, parts_shape, sums_shape,
-    tap_groups,
+    CtcRule, EndTensors, EpilogueRule, HeadsRule, KernelBackend, MOST_JOINED_WIDTH, WeightsRule, column_groups,
+    distances_shape, ends_at_once, moments_shape, norm_back_outputs, norm_back_sums_shape, norm_sums_shape,
+    parts_shape, sums_shape, tap_groups,
 };
 use crate::capture::{CustomOp, record_kernel};
 use crate::geometry::Geometry;
@@ -171,6 +171,27 @@ impl KernelBackend for Capture {
         let softmax = made.remove(0);
         let weights = made.pop().unwrap_or_else(|| softmax.clone());
         (softmax, weights)
+    }
+
+    fn ctc(
+        logits: FloatTensor<Self>,
+        texts: IntTensor<Self>,
+        rule: CtcRule,
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
+        let shape = logits.shape();
+        let [b, t] = [shape[0], shape[1]];
+        let gradient = rule.has_gradient.then_some(shape);
+        let beside = [Shape::new([b, t, 2]), Shape::new(rule.paths_shape(b, t))];
+        let made =
+            std::iter::once(Shape::new([b])).chain(gradient).chain(beside).map(|shape| (shape, DType::F32)).collect();
+        let mut made = record_kernel("ctc", vec![logits, texts], made);
+        let paths = made.pop().expect("the sums over paths are made");
+        // The kernels after the first.
+        for _ in 0..if rule.has_gradient { 2 } else { 1 } {
+            record_kernel("ctc", vec![paths.clone()], Vec::new());
+        }
+        let losses = made.remove(0);
+        (losses, rule.has_gradient.then(|| made.remove(0)))
     }
 
     fn attention_weights_back(

@@ -44,6 +44,32 @@ fn joined_in_row(shared: &mut Shared<[f32]>, value: f32, #[comptime] is_sum: boo
     shared[first]
 }
 
+/// Joins the `value` of all `threads` of a group, a power of two, into their sum or into the largest. All call it together.
+#[cube]
+pub(super) fn joined_in_group(
+    shared: &mut Shared<[f32]>,
+    value: f32,
+    #[comptime] threads: usize,
+    #[comptime] is_sum: bool,
+) -> f32 {
+    let unit = UNIT_POS_X as usize;
+    // What was found before this has been read by all.
+    sync_cube();
+    shared[unit] = value;
+    sync_cube();
+    #[unroll]
+    for halving in 0..comptime!(threads.ilog2() as usize) {
+        let half = comptime!(threads >> (halving + 1));
+        if unit < half {
+            let (one, other) = (shared[unit], shared[unit + half]);
+            let both = if comptime!(is_sum) { one + other } else { max(one, other) };
+            shared[unit] = both;
+        }
+        sync_cube();
+    }
+    shared[0]
+}
+
 /// Sums `value` over the threads of a column of the group, which lie along the second axis. All threads of the group call it together;
 /// `shared` has a place for each.
 #[cube]

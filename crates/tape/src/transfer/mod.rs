@@ -1,14 +1,12 @@
 //! What moves between the host and a device: tensors that a batch sends once, and reads that the host waits for later.
 
 mod constants;
-mod pending_read;
 
 use burn::tensor::Device;
 
 pub use crate::capture::from_host;
 pub use crate::gpu::counts::uploaded;
 pub use constants::Constants;
-pub use pending_read::PendingRead;
 
 /// Sends the operations that are queued for `device` to it, without waiting for their results.
 ///

@@ -37,7 +37,7 @@ pub struct StepReport {
     /// Frames of the batch over all replicas, without padding.
     pub frames: u64,
     /// Number of reads from the device for which the step waited: 1, plus 1 for each failed read, plus the reads of the
-    /// loss in each micro-batch. CTC on a GPU reads once in each micro-batch.
+    /// loss in each micro-batch.
     pub reads: u32,
     /// Kernels and uploads of this step; `None` on the CPU.
     pub calls: Option<Calls>,
