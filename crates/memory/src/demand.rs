@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use plimsoll_core::{BatchShape, Bytes, Precision, Remat, StateForm};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendRules;
 use crate::run_memory::StepMemory;
@@ -52,7 +52,7 @@ pub struct PlanOptions {
 }
 
 /// A form in which the optimizer can keep its state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StateOption {
     /// Form of the state.
     pub form: StateForm,

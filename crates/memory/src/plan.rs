@@ -1,7 +1,7 @@
 //! The plan of a run: for each length the micro-batch that fits and computes fastest, and the memory of the whole run.
 
 use plimsoll_core::{BatchShape, Bytes, Choice, Precision};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cost::Speed;
 use crate::demand::{PlanOptions, StateOption};
@@ -15,7 +15,7 @@ use crate::trace::TraceError;
 use crate::traceable::Traceable;
 
 /// How the batches of one length are computed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BucketPlan {
     /// Batch shape of a whole step.
     pub bucket: BatchShape,
@@ -32,7 +32,7 @@ pub struct BucketPlan {
 }
 
 /// The plan of a run: how each bucket is computed, and the memory that the run needs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Memory that the run may use.
     pub budget: Bytes,
@@ -49,6 +49,9 @@ pub struct Plan {
     pub prefetch: u32,
     /// Memory of weights, gradients and optimizer state.
     pub fixed: Bytes,
+    /// Part of every peak that is memory of the driver and its libraries, and not in the pools of the GPU.
+    #[serde(default)]
+    pub workspace: Bytes,
     /// Utterances of the longest bucket that validation computes at once.
     pub validation_batch: u32,
     /// Peak memory of validation with that many utterances.
@@ -58,6 +61,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the part of `peak`, a peak of this plan, that the pools of a GPU reserve.
+    pub fn in_pools(&self, peak: Bytes) -> Bytes {
+        peak.saturating_sub(self.workspace)
+    }
+
     /// Estimates the utterances per second, for one step of each bucket.
     pub fn throughput(&self) -> f64 {
         let utterances: f64 = self.buckets.iter().map(|bucket| f64::from(bucket.bucket.utterances)).sum();
@@ -179,6 +187,7 @@ fn from_search<S: Traceable + Sync>(
         state: found.state,
         prefetch: demand.prefetch,
         fixed: model.fixed(found.state),
+        workspace: demand.step.workspace,
         validation_batch,
         validation_peak,
         buckets,

@@ -357,24 +357,35 @@ impl<'s, 'm, S: Traceable + Sync> Search<'s, 'm, S> {
     /// Returns whether a micro-batch of `size` fits the limit with pages of `page` bytes. On the CPU, which has no pages, any
     /// number stands for them.
     fn fits(&self, size: (BatchShape, u32, Choice), page: Bytes) -> Result<bool, TraceError> {
-        let largest = match self.model.demand().rules {
-            BackendRules::Flex { .. } => self.limit.allocation,
-            BackendRules::Cube { .. } => page.min(self.limit.allocation),
-        };
-        Ok(self.model.largest(size)? <= largest && self.model.fits(size, self.state, page, self.limit.budget)?)
+        Ok(self.model.largest(size)? <= self.largest_allocation(page)
+            && self.model.fits(size, self.state, page, self.limit.budget)?)
     }
 
     /// Finds the largest number of utterances of the longest bucket whose validation fits the budget beside `candidates`,
-    /// with pages of `page` bytes; `None` if not even one fits.
+    /// with pages of `page` bytes; `None` if not even one fits. A tensor that is larger than a page of a GPU would make larger pages,
+    /// beside those of the steps: as long as fewer utterances avoid that, there are fewer.
     fn validation_batch(&self, candidates: &[Candidate], page: Bytes) -> Result<Option<u32>, TraceError> {
         let (bucket, candidate) = longest(self.buckets(), candidates);
         let size = (bucket, candidate.micro_batch, candidate.choice);
         let sizes = micro_batches(&PlanOptions::new(), bucket.utterances);
-        let fits = |index: usize| -> Result<bool, TraceError> {
-            Ok(self.model.largest_in_validation(bucket, sizes[index])? <= self.limit.allocation
+        let fits = |index: usize, largest: Bytes| -> Result<bool, TraceError> {
+            Ok(self.model.largest_in_validation(bucket, sizes[index])? <= largest
                 && self.model.validation(size, sizes[index], self.state, page)? <= self.limit.budget)
         };
-        Ok(sizes.get(first_true(sizes.len(), fits)?).copied())
+        for largest in [self.largest_allocation(page), self.limit.allocation] {
+            if let Some(&found) = sizes.get(first_true(sizes.len(), |index| fits(index, largest))?) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the size of the largest tensor that pages of `page` bytes hold; on the CPU, of any that is possible.
+    fn largest_allocation(&self, page: Bytes) -> Bytes {
+        match self.model.demand().rules {
+            BackendRules::Flex { .. } => self.limit.allocation,
+            BackendRules::Cube { .. } => page.min(self.limit.allocation),
+        }
     }
 }
 

@@ -68,6 +68,8 @@ pub struct DemandBuilder {
     pub shapes: Vec<BatchShape>,
     /// How the memory of the CPU is shared.
     host: Shares,
+    /// Memory of a GPU in the place of its budget; `None` for the budget.
+    on_gpu: Option<Bytes>,
     /// Traces of the models of shipped configurations, which a refusal tries for each budget.
     shipped: ShippedTraces,
 }
@@ -179,12 +181,17 @@ impl DemandBuilder {
     /// Makes the builder for batches of `shapes`.
     pub(crate) fn of_shapes(config: RunConfig, model: ModelPlan, shapes: Vec<BatchShape>) -> Self {
         let host = Shares { replicas: u64::from(config.device.replicas.max(1)), ..Shares::ALONE };
-        Self { config, model: model.for_planning(), shapes, host, shipped: ShippedTraces::default() }
+        Self { config, model: model.for_planning(), shapes, host, on_gpu: None, shipped: ShippedTraces::default() }
     }
 
     /// Returns the same builder for a process on the CPU that shares its memory as `host` says.
     pub(crate) fn with_host(self, host: Shares) -> Self {
         Self { host, ..self }
+    }
+
+    /// Returns the same builder for plans that may use `available` of a GPU, whatever its budget is.
+    pub(crate) fn with_available(self, available: Bytes) -> Self {
+        Self { on_gpu: Some(available), ..self }
     }
 
     fn with_outside_model(self, outside_model: Bytes) -> Self {
@@ -218,7 +225,7 @@ impl DemandBuilder {
     pub fn available(&self, target: &Target) -> Bytes {
         let budget = target.budget(&self.config);
         match target {
-            Target::Gpu { .. } => budget,
+            Target::Gpu { .. } => self.on_gpu.unwrap_or(budget),
             Target::Host { .. } => self.host.of_replica(Bytes((budget.0 as f64 * (1.0 - MARGIN)) as u64)),
         }
     }

@@ -4,12 +4,12 @@ use burn::tensor::Device;
 use plimsoll_config::DeviceConfig;
 use plimsoll_config::choices::{BackendChoice, CudaAllocatorChoice, PersistentMemoryChoice, SumsChoice, TuningChoice};
 use plimsoll_core::{
-    Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, PoolMemory, PoolPages, Precision,
-    SingleReplica, counted,
+    Bytes, CountingAllocator, MemoryGate, MemoryMeter, OpenGate, PoolGate, Precision, SingleReplica, counted,
 };
 use plimsoll_memory::BackendRules;
 use plimsoll_monitor::doctor::KernelCache;
 use plimsoll_tape::gpu::{GpuSettings, PersistentPool, Tuning, set_up_gpus};
+use plimsoll_train::pools::PoolMeter;
 use plimsoll_train::{GpuReplica, HostReplica, Replica, ThreadReplica};
 
 use crate::error::Failure;
@@ -52,41 +52,6 @@ pub(crate) struct ReplicaDevice {
     pub(crate) device: Device,
     /// Connection to the other replicas.
     pub(crate) replica: Box<dyn Replica>,
-}
-
-/// Meter of a GPU's memory, which reads the pools of Burn's backend.
-///
-/// Pools never shrink, so their reserved memory is the peak, even if it is read after the step.
-#[derive(Debug)]
-struct PoolMeter {
-    device: Device,
-}
-
-impl MemoryMeter for PoolMeter {
-    fn current(&self) -> Bytes {
-        Bytes(self.device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use))
-    }
-
-    fn peak(&self) -> Bytes {
-        Bytes(self.device.memory_pool_usage().map_or(0, |usage| usage.bytes_reserved))
-    }
-
-    fn reset_peak(&self) {}
-
-    fn pools(&self) -> Option<PoolMemory> {
-        let usage = self.device.memory_pool_usage()?;
-        let pages = self.device.memory_pool_report().unwrap_or_default().into_iter().map(|pool| PoolPages {
-            page_bytes: Bytes(pool.page_size),
-            count: pool.pages,
-            most: pool.pages_peak,
-            largest_bytes: Bytes(pool.largest_alloc),
-        });
-        Some(PoolMemory {
-            reserved_bytes: Bytes(usage.bytes_reserved),
-            in_use_bytes: Bytes(usage.bytes_in_use),
-            pages: pages.collect(),
-        })
-    }
 }
 
 impl TrainingDevice {
@@ -171,7 +136,7 @@ impl TrainingDevice {
     pub fn meter(&self, process: &'static CountingAllocator) -> Box<dyn MemoryMeter> {
         match self.is_host {
             true => Box::new(process),
-            false => Box::new(PoolMeter { device: self.device.clone() }),
+            false => Box::new(PoolMeter::new(&self.device)),
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct MemoryRequest<'a> {
     pub(crate) target: Option<&'a Target>,
     /// Memory of the process before the model was made.
     pub(crate) in_use: InUse,
+    /// Memory that a plan may use in the place of the budget of the device, after its steps were measured.
+    pub(crate) available: Option<Bytes>,
     /// Receiver of progress and notes.
     pub(crate) reporter: &'a dyn Reporter,
 }
@@ -47,6 +49,7 @@ impl MemoryRequest<'_> {
             outside_model: outside_model_of(config, prepared, &metas, &run.model, self.in_use),
             replicas: run.training.own_replicas.max(1) as u64,
         });
+        let builder = self.available.into_iter().fold(builder, DemandBuilder::with_available);
         let shares = builder.shares(target);
         let progress = reporter.progress("planning memory", None);
         let found = with_trained!(builder, model => plans(model, &builder, target));
@@ -60,7 +63,7 @@ impl MemoryRequest<'_> {
             reporter.line(Level::Note, &format!("{why}; it computes the same result in less memory"));
         }
         match found.used() {
-            Ok(plan) => Ok(Some(MemoryPlan { budget, shares, plan: plan.clone() })),
+            Ok(plan) => Ok(Some(MemoryPlan { budget, shares, plan: plan.clone(), measured: None })),
             Err(error) => self.without_plan(error, shares),
         }
     }

@@ -15,6 +15,19 @@ pub struct MemoryPlan {
     pub shares: Shares,
     /// Plan of one replica: model, optimizer and steps.
     pub plan: Plan,
+    /// How the peaks of the plan were measured; `None` if they are those of traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredStart>,
+}
+
+/// A plan whose peaks were measured on its GPU before the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MeasuredStart {
+    /// Peak of the plan that was made from traces.
+    pub traced: Bytes,
+    /// Seconds that the measurement took; `None` if it was that of an earlier start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 /// How a run shares the memory of its device between its replicas and the rest of its process.
@@ -73,9 +86,10 @@ impl MemoryPlan {
     /// Returns for each planned batch shape the memory that is expected at the peak of a step. `is_host`: whether the
     /// device is the CPU.
     ///
-    /// On a GPU this is the peak of the whole run for every shape, because the GPU's pools never shrink.
+    /// On a GPU this is the peak of its pools in the whole run for every shape, because they never shrink.
     pub fn expected_peaks(&self, is_host: bool) -> PlannedPeaks {
-        let peak = |bucket: &BucketPlan| if is_host { self.shares.whole_run(bucket.peak) } else { self.peak() };
+        let in_pools = self.plan.in_pools(self.plan.peak);
+        let peak = |bucket: &BucketPlan| if is_host { self.shares.whole_run(bucket.peak) } else { in_pools };
         PlannedPeaks::new(self.plan.buckets.iter().map(|bucket| (bucket.bucket, peak(bucket))).collect())
     }
 
@@ -88,9 +102,14 @@ impl MemoryPlan {
             true => format!(", the longest batches in {count} micro-batches"),
             false => String::new(),
         };
+        let how = match self.measured {
+            Some(MeasuredStart { seconds: Some(_), .. }) => ", measured",
+            Some(MeasuredStart { seconds: None, .. }) => ", measured at an earlier start",
+            None => "",
+        };
         match self.budget {
-            Some(budget) => format!("about {} of at most {budget}{cut}", self.peak()),
-            None => format!("about {}{cut}", self.peak()),
+            Some(budget) => format!("about {} of at most {budget}{cut}{how}", self.peak()),
+            None => format!("about {}{cut}{how}", self.peak()),
         }
     }
 }

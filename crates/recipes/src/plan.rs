@@ -100,6 +100,9 @@ pub struct TrainingPlan {
     pub max_seconds: Option<f64>,
     /// Size of the first micro-batch, in utterances. The governor may lower it.
     pub micro_batch: usize,
+    /// Size of the first micro-batch before memory was planned.
+    #[serde(skip)]
+    pub(crate) unplanned_micro_batch: usize,
     /// Memory that the run may use; `None` if it is not limited.
     pub budget: Option<Bytes>,
     /// Number of steps between validations; 0 for one validation at the end of each epoch.
@@ -198,7 +201,8 @@ impl RunPlan {
             self.training.optimizer_state = plan.state.form;
             if self.training.budget.is_some() || !is_host {
                 let largest = plan.buckets.iter().map(|bucket| bucket.micro_batch as usize).max().unwrap_or(1);
-                self.training.micro_batch = self.training.micro_batch.min(largest * self.training.lanes).max(1);
+                let most = largest * self.training.lanes;
+                self.training.micro_batch = self.training.unplanned_micro_batch.min(most).max(1);
             }
         }
         self.memory = memory;
@@ -236,7 +240,7 @@ impl RunPlan {
     }
 
     /// Describes how many utterances are computed at once, for people: one number, or the range over all lengths.
-    fn at_once(&self) -> String {
+    pub(crate) fn at_once(&self) -> String {
         let training = &self.training;
         let planned = self.memory.as_ref().filter(|memory| memory.budget.is_some() || training.async_errors);
         let each = planned.map(|memory| memory.governor_plan(training.lanes)).unwrap_or_default();

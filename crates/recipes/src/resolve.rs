@@ -212,6 +212,7 @@ fn training(
         epochs,
         max_seconds: own_time(config).map(|time| time.0),
         micro_batch: mapping::first_micro_batch(config, data.training_utterances),
+        unplanned_micro_batch: mapping::first_micro_batch(config, data.training_utterances),
         budget: limit(config, target),
         validation_interval: training.validation_interval,
         checkpoint_interval: training.checkpoint_interval,

@@ -10,6 +10,8 @@ mod inference;
 mod layer_clock;
 mod optimizer;
 pub mod planned;
+mod pool_meter;
+pub mod pools;
 mod preallocate;
 mod progress;
 mod reads;
@@ -30,7 +32,6 @@ pub use layer_clock::{LayerClock, LayerTime};
 pub use optimizer::{
     AdamWConfig, LionConfig, Optimizer, OptimizerConfig, SgdConfig, StateData, StateError, StateForm, StateTensor,
 };
-pub use preallocate::preallocate_pages;
 pub use progress::{Event, Observer, StepEvent};
 pub use replicas::{GpuReplica, HostReplica, Replica, ThreadReplica};
 pub use run::{Cleanup, Ending, Limits, Outcome, Run, RunOptions, Score, TrainError, Validate};

@@ -59,6 +59,9 @@ section! {
         enable_memory_cleanup: Option<bool> = None, Kind::Bool;
         /// Number of steps after which memory may be returned; see `training.enable_memory_cleanup`.
         memory_cleanup_interval: u64 = 10, Kind::long_count(1);
+        /// Whether a run on a GPU first takes some steps of the largest batches with a copy of the model, to measure their memory and
+        /// to plan by it. The next start of the same run on the same GPU knows the result.
+        measure_memory: bool = true, Kind::Bool;
         /// Highest learning rate, reached at the end of the warm-up.
         learning_rate: f64 = 1.5e-3, Kind::Number(Interval(Excluded(0.0), Included(1000.0)));
         /// Number of steps in which the learning rate rises from zero to `training.learning_rate`.

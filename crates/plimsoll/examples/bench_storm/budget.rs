@@ -7,8 +7,9 @@ use burn::tensor::Device;
 use plimsoll_core::{Batch, BatchShape, Bytes, Grid, HostBatch, HostSample, MemoryMeter, PoolGate, Position, SampleId};
 use plimsoll_memory::{BackendRules, Demand, MemoryModel, Plan, PlanOptions, Speed, Traceable, plan};
 use plimsoll_tape::collect;
+use plimsoll_train::Governor;
 use plimsoll_train::planned::PlannedLimit;
-use plimsoll_train::{Governor, preallocate_pages};
+use plimsoll_train::pools::preallocate_pages;
 
 use crate::net::{FEATURES, Net};
 use crate::training::{BATCH, EPOCH, Faults, STEPS, StormSetup, StormTable, replayed, run_training};

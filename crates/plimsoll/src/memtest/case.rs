@@ -10,11 +10,13 @@ use plimsoll_speech::whisper::{Whisper, WhisperConfig};
 use plimsoll_tape::backward;
 use plimsoll_tape::gpu::CallCounter;
 use plimsoll_tape::{Noise, Pass, Task};
-use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig, preallocate_pages};
+use plimsoll_train::pools::preallocate_pages;
+use plimsoll_train::{Governor, Schedule, Shape, Trainer, TrainerConfig};
 use serde::{Deserialize, Serialize};
 
 use plimsoll_recipes::device::TrainingDevice;
 use plimsoll_recipes::target::Target;
+use plimsoll_recipes::training::noisy_batch;
 use plimsoll_recipes::{Failure, FailureExt};
 
 /// Micro-batches per step of a case. There are two, so that the second runs while the gradients of the first are in
@@ -190,7 +192,7 @@ fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen
     let used = || device.memory_pool_usage().map_or(0, |usage| usage.bytes_in_use);
     let before = used();
     let task = subject.init_task(&device);
-    let batch = with_noise(subject.batch(shape));
+    let batch = noisy_batch(subject, shape);
     let tensors = S::Task::send(&batch, &device);
     let _loss = task.loss(&tensors, &Pass::new(choice, Noise::new(Key::new(0), &batch.ids)));
     // Fusion holds the last operations back until they are asked for.
@@ -201,7 +203,7 @@ fn after_forward<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen
 /// Counts the kernels of a micro-batch of `shape` on a GPU. `None` without a GPU backend.
 fn launches<S: Case>(subject: &S, shape: BatchShape, choice: Choice, chosen: &TrainingDevice) -> Option<u64> {
     let device = chosen.device.clone().autodiff();
-    let (task, batch, counter) = (subject.init_task(&device), with_noise(subject.batch(shape)), CallCounter::new());
+    let (task, batch, counter) = (subject.init_task(&device), noisy_batch(subject, shape), CallCounter::new());
     let mut counted = None;
     // The first one may still tune kernels.
     for _ in 0..2 {
@@ -225,13 +227,6 @@ fn reserved(device: &Device) -> Bytes {
     Bytes(now + pools.iter().take(2).map(|pool| (pool.pages_peak - pool.pages) * pool.page_size).sum::<u64>())
 }
 
-/// Returns `batch` with noise as features: silence has no variance, and norms would divide by zero.
-fn with_noise(mut batch: HostBatch) -> HostBatch {
-    let values = batch.features.iter_mut().enumerate();
-    values.for_each(|(index, value)| *value = Key::new(2).at(index as u64).unit() as f32);
-    batch
-}
-
 /// Runs the steps of a case, and returns the peak of memory above the memory that was in use before.
 fn measured<S: Case>(
     subject: &S,
@@ -245,7 +240,7 @@ fn measured<S: Case>(
         rayon::broadcast(|_| warm_up());
         warm_up();
     }
-    let whole = with_noise(subject.batch(shape.with_utterances(shape.utterances * micro_batches)));
+    let whole = noisy_batch(subject, shape.with_utterances(shape.utterances * micro_batches));
     let before = meter.current();
     meter.reset_peak();
     let config = TrainerConfig { choice, async_errors: !chosen.is_host, ..TrainerConfig::new(LOW_RATE, Key::new(1)) };

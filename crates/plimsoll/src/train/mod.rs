@@ -160,8 +160,7 @@ fn lead(
     let planned = PlannedRun::in_processes(loaded, resume.as_ref(), processes, memory, &Terminal)?;
     eprint!("{}", planned.plan);
     let mut signals = Signals::listen().failed()?;
-    let run = planned.start()?;
-    let mut view = display(args.ui, &run.plan, run.folder.path(), &mut signals).failed()?;
+    let mut run = planned.start()?;
     if processes.is_alone() {
         let resume = run.folder.resume_command();
         let message = move |step: Option<u64>| match step {
@@ -170,6 +169,8 @@ fn lead(
         };
         signals.end_if_stuck(run.unsaved.clone(), message).failed()?;
     }
+    run.measure_memory(&signals.stop)?;
+    let mut view = display(args.ui, &run.plan, run.folder.path(), &mut signals).failed()?;
     match run.train(&signals.stop, &mut *view)? {
         TrainingOutcome::Followed => return Ok(ExitCode::SUCCESS),
         TrainingOutcome::Stopped { step } => {

@@ -2,6 +2,8 @@
 
 mod evaluation;
 mod folder;
+mod measured_plans;
+mod measuring;
 mod mels_file;
 pub mod pictures;
 mod planning;
@@ -31,9 +33,10 @@ use plimsoll_data::Shard;
 use plimsoll_monitor::{RunStatus, Summary};
 use plimsoll_speech::ModelFolder;
 use plimsoll_tape::{Task, apply, devices};
+use plimsoll_train::pools::preallocate_pages;
 use plimsoll_train::{
     CheckpointStore, Cleanup, Ending, Event, Governor, InferenceRunner, LayerClock, Observer, Outcome, Run, RunOptions,
-    RunState, StepError, TrainError, Trainer, preallocate_pages,
+    RunState, StepError, TrainError, Trainer,
 };
 
 use crate::beginning::begin;
@@ -41,8 +44,10 @@ use crate::data::PreparedData;
 use crate::device::{ReplicaDevice, TrainingDevice};
 use crate::error::{Failure, FailureExt};
 use crate::plan::RunPlan;
+use crate::process_memory::InUse;
 use crate::processes::Processes;
 use crate::reporter::{Level, Reporter, long_work};
+use crate::target::Target;
 use crate::trained::trained_parts;
 use crate::with_model;
 use record::RunRecorder;
@@ -54,6 +59,7 @@ pub use crate::run_names::{named_run, named_run_in};
 pub use evaluation::{evaluation, worst_of};
 use folder::RunDisk;
 pub use folder::{RunFolder, config_path, written_config};
+pub use measuring::noisy_batch;
 pub use planning::{PlannedRun, preview};
 pub use prediction::StepPrediction;
 pub use record::{NoDisplay, RunDisplay, Totals};
@@ -74,6 +80,10 @@ pub struct RunContext<'a> {
     pub folder: RunFolder,
     device: TrainingDevice,
     memory: &'static CountingAllocator,
+    /// Device that the memory was planned for; `None` if its memory is neither known nor limited.
+    target: Option<Target>,
+    /// Memory of the process before the model was made.
+    in_use: InUse,
     reporter: &'a dyn Reporter,
     /// Checkpoint of the run, if it is resumed and has one.
     resumed: Option<ResumedRun>,
@@ -401,7 +411,7 @@ impl RunContext<'_> {
     fn cleanup(&self) -> Option<Cleanup> {
         let training = &self.plan.config.training;
         let every = training.memory_cleanup_interval;
-        let planned = self.plan.memory.as_ref().map(|memory| memory.plan.peak);
+        let planned = self.plan.memory.as_ref().map(|memory| memory.plan.in_pools(memory.plan.peak));
         match training.enable_memory_cleanup {
             Some(asked) => asked.then_some(Cleanup { every, above: Bytes(0) }),
             None => planned.filter(|_| !self.device.is_host).map(|above| Cleanup { every, above }),

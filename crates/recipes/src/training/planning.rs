@@ -30,6 +30,10 @@ pub struct PlannedRun<'a> {
     pub(super) prepared: PreparedData,
     device: TrainingDevice,
     memory: &'static CountingAllocator,
+    /// Device that the memory was planned for; `None` if its memory is neither known nor limited.
+    target: Option<Target>,
+    /// Memory of the process before the model was made.
+    in_use: InUse,
     reporter: &'a dyn Reporter,
     /// Folder of the run, if it is resumed.
     folder: Option<RunFolder>,
@@ -98,9 +102,23 @@ impl<'a> PlannedRun<'a> {
                 folder.check_config(&loaded.config)?;
             }
             let place = Place::Here(processes);
-            let Planned { plan, prepared, device, resumed } = planned(&loaded, resume, place, memory, reporter)?;
+            let Planned { plan, prepared, device, target, in_use, resumed } =
+                planned(&loaded, resume, place, memory, reporter)?;
             let processes = processes.clone();
-            Ok(Self { loaded, plan, prepared, device, memory, reporter, folder, resumed, processes, is_resumed })
+            Ok(Self {
+                loaded,
+                plan,
+                prepared,
+                device,
+                memory,
+                target,
+                in_use,
+                reporter,
+                folder,
+                resumed,
+                processes,
+                is_resumed,
+            })
         })?;
         planned.check_equal()?;
         Ok(planned)
@@ -120,7 +138,20 @@ impl<'a> PlannedRun<'a> {
     /// # Errors
     /// If there is a run with the name of a new run, or its folder cannot be created.
     pub fn start(self) -> Result<RunContext<'a>, Failure> {
-        let Self { loaded, plan, prepared, device, memory, reporter, folder, resumed, processes, is_resumed } = self;
+        let Self {
+            loaded,
+            plan,
+            prepared,
+            device,
+            memory,
+            target,
+            in_use,
+            reporter,
+            folder,
+            resumed,
+            processes,
+            is_resumed,
+        } = self;
         let folder = processes.together(match folder {
             Some(folder) => Ok(Some(folder)),
             None if processes.is_first() => RunFolder::create(&plan).map(Some),
@@ -141,6 +172,8 @@ impl<'a> PlannedRun<'a> {
             folder,
             device,
             memory,
+            target,
+            in_use,
             reporter,
             resumed,
             is_resumed,
@@ -208,6 +241,8 @@ struct Planned {
     plan: RunPlan,
     prepared: PreparedData,
     device: TrainingDevice,
+    target: Option<Target>,
+    in_use: InUse,
     resumed: Option<ResumedRun>,
 }
 
@@ -256,10 +291,11 @@ fn planned(
     if let Some(warning) = plan.training.endless_warm_up() {
         reporter.line(Level::Warning, &warning);
     }
-    let target = target.as_ref();
-    let request = MemoryRequest { run: &plan, prepared: &prepared, target, in_use, reporter };
+    let target_of_plan = target.as_ref();
+    let request =
+        MemoryRequest { run: &plan, prepared: &prepared, target: target_of_plan, in_use, available: None, reporter };
     let memory_plan = request.plan()?;
     plan.set_memory(memory_plan);
     plan.recipe = loaded.chosen();
-    Ok(Planned { plan, prepared, device, resumed })
+    Ok(Planned { plan, prepared, device, target, in_use, resumed })
 }

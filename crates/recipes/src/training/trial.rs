@@ -106,6 +106,7 @@ impl Trial {
         (training.total_steps, training.epochs, training.max_seconds, training.early_stopping) =
             (None, None, None, None);
         let mut run = planned.start()?;
+        run.measure_memory(stop)?;
         let clock = options.has_layers.then(|| Arc::new(LayerClock::default()));
         run.layers.clone_from(&clock);
         let ends = AtomicBool::new(false);

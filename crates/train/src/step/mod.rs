@@ -5,6 +5,7 @@ mod compute;
 mod config;
 mod finite;
 mod gradients;
+mod measure;
 mod micro_batch;
 mod prefetch;
 mod queue;
@@ -32,6 +33,7 @@ use accumulate::StepAccumulator;
 use compute::StepRequest;
 pub use config::{TrainerConfig, Unfit};
 use finite::{Both, FiniteSearch};
+pub use measure::MeasuredMemory;
 use micro_batch::FreshLeaves;
 pub use plimsoll_core::MicroBatch;
 pub use prefetch::NextBatchHook;
@@ -66,6 +68,8 @@ pub struct Trainer<T: Task> {
     replica: Box<dyn Replica>,
     prefetched: Option<PrefetchedMicroBatch<T>>,
     state_return: StateReturn,
+    /// Memory that the pools had reserved before they last returned what was unused.
+    before_cleanup: Bytes,
     shapes: KnownShapes,
     /// Search for values that are infinite or NaN; `None` unless the run is debugged.
     finite: Option<Arc<FiniteSearch>>,
@@ -104,6 +108,7 @@ impl<T: Task> Trainer<T> {
             replica: Box::new(SingleReplica),
             prefetched: None,
             state_return: StateReturn::default(),
+            before_cleanup: Bytes(0),
             shapes: KnownShapes::default(),
             task,
             governor,
@@ -376,6 +381,7 @@ impl<T: Task> Trainer<T> {
 
     /// Returns unused memory to the device after a failure.
     pub(crate) fn clean_up(&mut self) {
+        self.before_cleanup = attempt(|| self.watch.reserved()).unwrap_or_default();
         // Burn frees no part of a dropped graph while a leaf of it is in use, so the model gets other leaves.
         self.task = self.task.clone().map(&mut FreshLeaves);
         clean_up(&self.device, &self.watch);

@@ -10,6 +10,7 @@ mod freed;
 mod gates;
 mod idle;
 mod late;
+mod measured;
 #[path = "../storm/net.rs"]
 mod net;
 mod precision;
