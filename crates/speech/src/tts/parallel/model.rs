@@ -248,8 +248,13 @@ impl ParallelSynthesizer {
         }
     }
 
-    /// Makes the harmonics of generated log-mels as strong as those of the training data.
+    /// Makes the harmonics of generated log-mels as strong as those of the training data. A decoder that gets the harmonics of each
+    /// pitch makes them as strong as the voice has them; there the mean of all voices would take some of each
+    /// (docs/log/synthesis.md, "Two hundred voices by reference").
     pub(super) fn sharpen(&self, mels: &mut [f32]) {
+        if self.config.pitch_harmonics {
+            return;
+        }
         let tables = self.prosody.as_ref().and_then(Prosody::pitch_tables);
         if let (Some(tables), Some(harmonics)) = (tables, self.config.normalization.harmonics) {
             tables.sharpen(mels, harmonics);

@@ -79,6 +79,19 @@ fn a_model_of_an_older_version_has_no_ways_of_the_voice() {
 }
 
 #[test]
+fn a_decoder_with_harmonics_is_not_sharpened() {
+    let normalization = MelNormalization { harmonics: Some(9.0), ..small().normalization };
+    let sharpened = |pitch_harmonics: bool| {
+        let config = ParallelConfig { normalization, pitch_harmonics, ..small() };
+        let before: Vec<f32> = (0..200).map(|index| Key::new(4).at(index).unit() as f32).collect();
+        let mut mels = before.clone();
+        config.init(&Device::flex(), Key::new(3)).sharpen(&mut mels);
+        mels != before
+    };
+    assert!(sharpened(false) && !sharpened(true));
+}
+
+#[test]
 fn gradient_does_not_depend_on_the_split_even_with_dropout() {
     let (whole, expected) = gradient_under(&samples(), 4, &Choice::default());
     for pieces in [1, 2, 3] {
