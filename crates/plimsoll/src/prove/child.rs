@@ -12,6 +12,8 @@ use plimsoll_monitor::doctor::Outcome;
 use plimsoll_recipes::{Failure, FailureExt};
 use serde::de::DeserializeOwned;
 
+/// File of the record in the folder of a run.
+pub(super) const RECORD: &str = "metrics.jsonl";
 /// Time between two looks at a process.
 pub(super) const POLL: Duration = Duration::from_millis(50);
 
@@ -77,12 +79,13 @@ impl Commands<'_> {
         self.folder.join("runs")
     }
 
-    /// Starts `arguments` with the configuration; the outputs go to files.
-    fn start(&self, arguments: &[String]) -> Result<Child, Failure> {
+    /// Starts `arguments` with more variables of the environment; the outputs go to files.
+    fn start(&self, environment: &[(&str, PathBuf)], arguments: &[String]) -> Result<Child, Failure> {
         let program = std::env::current_exe().failed()?;
         let output = |name| File::create(self.folder.join(name));
         Command::new(program)
             .args(arguments)
+            .envs(environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(output("stdout").failed()?)
             .stderr(output("stderr").failed()?)
@@ -98,13 +101,25 @@ impl Commands<'_> {
         limit: Duration,
         watch: &mut dyn FnMut() -> bool,
     ) -> Result<Ended, Failure> {
+        self.run_in(&[], arguments, limit, &mut |_| watch())
+    }
+
+    /// Runs `arguments` as [`run_while`](Self::run_while) does, with more variables of the `environment`. `watch` is given the number
+    /// of the process.
+    pub(super) fn run_in(
+        &self,
+        environment: &[(&str, PathBuf)],
+        arguments: &[String],
+        limit: Duration,
+        watch: &mut dyn FnMut(u32) -> bool,
+    ) -> Result<Ended, Failure> {
         let begun = Instant::now();
-        let mut child = self.start(arguments)?;
+        let mut child = self.start(environment, arguments)?;
         let status = loop {
             if let Some(status) = child.try_wait().failed()? {
                 break Some(status);
             }
-            if begun.elapsed() > limit || !watch() || self.stop.load(Ordering::Relaxed) {
+            if begun.elapsed() > limit || !watch(child.id()) || self.stop.load(Ordering::Relaxed) {
                 let _ = child.kill();
                 let _ = child.wait();
                 break None;

@@ -6,6 +6,7 @@ mod ballast;
 mod child;
 mod page;
 mod parts;
+mod start;
 mod weights;
 
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ pub(crate) struct ProveArgs {
     /// About how long all parts together take, in minutes.
     #[arg(long, value_name = "M", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     minutes: u64,
-    /// Run only these parts: doctor, speed, values, training, repeat, resume, budgets, ballast or replicas.
+    /// Run only these parts: doctor, start, speed, values, training, repeat, resume, budgets, ballast or replicas.
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = Part::parse)]
     only: Vec<Part>,
     /// Print one JSON object instead of text.

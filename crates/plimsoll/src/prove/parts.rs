@@ -13,13 +13,11 @@ use plimsoll_recipes::target::Target;
 use serde_json::json;
 
 use super::ballast::Ballast;
-use super::child::{Commands, Ended};
+use super::child::{Commands, Ended, RECORD};
 use super::weights::{Distance, compare};
 use crate::profile::{KernelProfile, Profile};
 use crate::stress::StressCheck;
 
-/// File of the record in the folder of a run.
-const RECORD: &str = "metrics.jsonl";
 /// Shares of the planned memory that a run gets as its budget.
 const BUDGETS: [f64; 5] = [1.0, 0.8, 0.6, 0.45, 0.3];
 /// What a command says of a run that does not fit.
@@ -49,6 +47,7 @@ const LEFT_BY_BALLAST: f64 = 0.7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Doctor,
+    Start,
     Speed,
     Values,
     Training,
@@ -60,8 +59,9 @@ pub(super) enum Part {
 }
 
 impl Part {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Doctor,
+        Self::Start,
         Self::Speed,
         Self::Values,
         Self::Training,
@@ -75,6 +75,7 @@ impl Part {
     pub(super) fn id(self) -> &'static str {
         match self {
             Self::Doctor => "doctor",
+            Self::Start => "start",
             Self::Speed => "speed",
             Self::Values => "values",
             Self::Training => "training",
@@ -89,6 +90,7 @@ impl Part {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Doctor => "driver, devices and disks are in order",
+            Self::Start => "the first step comes soon, and a signal ends a run",
             Self::Speed => "time, memory and calls of a step",
             Self::Values => "the device computes what the CPU computes",
             Self::Training => "training lowers the loss",
@@ -102,7 +104,7 @@ impl Part {
 
     /// Returns whether the part has several checks.
     pub(super) fn has_several(self) -> bool {
-        matches!(self, Self::Budgets | Self::Replicas)
+        matches!(self, Self::Start | Self::Budgets | Self::Replicas)
     }
 
     /// Finds a part by its name.
@@ -143,6 +145,8 @@ impl<'a> Proof<'a> {
         let title = part.title().to_string();
         match part {
             Part::Doctor => add(title, self.doctor()?),
+            Part::Start if self.is_host() => add(title, Outcome::skip("the CPU compiles no kernels")),
+            Part::Start => return super::start::measure(&self.commands, self.time, add),
             Part::Speed => add(title, self.speed()?),
             Part::Values => add(title, self.values()?),
             Part::Training => add(title, self.training()?),
@@ -153,6 +157,15 @@ impl<'a> Proof<'a> {
             Part::Replicas => return self.several(add),
         }
         Ok(())
+    }
+
+    /// Returns whether the CPU computes.
+    fn is_host(&self) -> bool {
+        match self.backend {
+            BackendChoice::Cpu => true,
+            BackendChoice::Auto => !cfg!(feature = "cuda"),
+            BackendChoice::Cuda | BackendChoice::Wgpu => false,
+        }
     }
 
     fn share(&self, share: f64) -> Duration {

@@ -213,15 +213,20 @@ fn prove_trains_repeats_kills_and_resumes_within_budgets() {
     let is_resumed = text("resume").contains("killed after") && text("resume").contains("to the last bit");
     assert!(is_resumed || text("resume").contains("before it could be killed"), "{report:#}");
     // Twelve steps may be too few to learn, a busy machine may warn, and there is no GPU.
-    for (id, other) in
-        [("training", "warn"), ("doctor", "warn"), ("values", "skip"), ("ballast", "skip"), ("replicas-1", "skip")]
-    {
+    for (id, other) in [
+        ("training", "warn"),
+        ("doctor", "warn"),
+        ("start-1", "skip"),
+        ("values", "skip"),
+        ("ballast", "skip"),
+        ("replicas-1", "skip"),
+    ] {
         assert!(["pass", other].contains(&found(id)["status"].as_str().unwrap()), "{id}: {report:#}");
     }
     let page = std::fs::read_to_string(dir.path("proof.html")).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Configuration"), "{page}");
     assert_eq!(names(&dir.path("runs")), Vec::<String>::new());
-    for (more, expected) in [(&[][..], "--force"), (&["--only", "magic"], "the parts are doctor, speed")] {
+    for (more, expected) in [(&[][..], "--force"), (&["--only", "magic"], "the parts are doctor, start, speed")] {
         let refused = dir.run(&[&args[..], more].concat());
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.stderr.contains(expected), "{}", refused.stderr);
