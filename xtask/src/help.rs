@@ -31,7 +31,8 @@ Commands for work on the code:
                                 make it: LLVM for the build, libdevice for the runs (docs/gpu.md)
   bench [NAME [ARGS]]           run a measurement, or list them
   paper-gpu [--gpu NAME|SIZE] [OPTIONS] -- COMMAND...
-                                run the program on a GPU that does not exist, to measure its memory
+                                run the program on a GPU that does not exist, to measure its memory;
+                                `--soak` trains for a long time through faults
   sample-docs [--seed S] [--count N]
                                 print doc comments drawn at random, to judge their language
   help                          print this text

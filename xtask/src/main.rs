@@ -14,6 +14,7 @@ mod help;
 mod mpi;
 mod paper_gpu;
 mod smoke;
+mod soak;
 mod test;
 mod tidy;
 
@@ -44,7 +45,10 @@ fn dispatch(args: &[OsString]) -> Result<ExitCode> {
         Some("sample-docs") => tidy::sample_docs::run(&texts(rest)),
         Some("ci") => ci::run(&texts(rest)),
         Some("cuda") => cuda::run(&texts(rest)),
-        Some("paper-gpu") => paper_gpu::run(rest),
+        Some("paper-gpu") => match soak::asked(rest) {
+            Some(rest) => soak::run(rest),
+            None => paper_gpu::run(rest),
+        },
         Some("bench") => bench::run(rest),
         _ => forward::run(args),
     }

@@ -31,6 +31,8 @@ pub(crate) const HELP: &str = "\
 Runs Plimsoll on GPUs that do not exist: memory is refused as there, kernels do nothing.
 
 cargo xtask paper-gpu [OPTIONS] -- COMMAND...     such as `-- memtest --verify --config FILE`
+cargo xtask paper-gpu --soak [--steps N] [--program FILE]
+                                                  train for a long time through refused memory, neighbors and faults
 
   --gpu NAME|SIZE    GPU by name (t4, 3060, h100) or memory (8GiB); default 3060
   --sm N             compute capability, such as 86; default: that of the GPU, 86 for a size

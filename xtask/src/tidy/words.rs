@@ -73,6 +73,7 @@ const KEPT: &[(&str, &str)] = &[
     // The name of a command.
     ("xtask/src/main.rs", "paper"),
     ("xtask/src/smoke.rs", "paper"),
+    ("xtask/src/soak.rs", "paper"),
     ("xtask/src/test.rs", "paper"),
     // Names in files that users have: configurations, stored features, models, reports.
     ("crates/audio/src/features/config.rs", "normalis"),
