@@ -201,7 +201,7 @@ impl TrainingDevice {
 }
 
 /// Returns whether `config` selects the CPU.
-pub(crate) fn is_host(config: &DeviceConfig) -> bool {
+pub fn is_host(config: &DeviceConfig) -> bool {
     match config.backend {
         BackendChoice::Cpu => true,
         BackendChoice::Auto => !cfg!(feature = "cuda"),

@@ -9,6 +9,7 @@ use plimsoll_core::{Bytes, Event, Seconds, StepEvent, error_chain};
 use plimsoll_monitor::doctor::{CheckStatus, DoctorReport, Outcome};
 use plimsoll_monitor::{RecordError, read_records};
 use plimsoll_recipes::Failure;
+use plimsoll_recipes::device::is_host;
 use plimsoll_recipes::target::Target;
 use serde_json::json;
 
@@ -122,6 +123,8 @@ pub(super) struct Proof<'a> {
     /// Index of the first GPU, and the number of replicas, that the configuration asks for.
     device: usize,
     backend: BackendChoice,
+    /// Whether the CPU computes.
+    is_host: bool,
     replicas: u32,
     /// Number of steps that was asked for; otherwise it follows from the time.
     steps: Option<u64>,
@@ -134,7 +137,8 @@ pub(super) struct Proof<'a> {
 impl<'a> Proof<'a> {
     pub(super) fn new(commands: Commands<'a>, time: Duration, device: &DeviceConfig, steps: Option<u64>) -> Self {
         let DeviceConfig { index, backend, replicas, .. } = *device;
-        Self { commands, time, device: index as usize, backend, replicas, steps, profile: None, trained: None }
+        let (is_host, device) = (is_host(device), index as usize);
+        Self { commands, time, device, backend, is_host, replicas, steps, profile: None, trained: None }
     }
 
     /// Runs `part`, and gives each check to `add`, with its title.
@@ -145,7 +149,7 @@ impl<'a> Proof<'a> {
         let title = part.title().to_string();
         match part {
             Part::Doctor => add(title, self.doctor()?),
-            Part::Start if self.is_host() => add(title, Outcome::skip("the CPU compiles no kernels")),
+            Part::Start if self.is_host => add(title, Outcome::skip("the CPU compiles no kernels")),
             Part::Start => return super::start::measure(&self.commands, self.time, add),
             Part::Speed => add(title, self.speed()?),
             Part::Values => add(title, self.values()?),
@@ -157,15 +161,6 @@ impl<'a> Proof<'a> {
             Part::Replicas => return self.several(add),
         }
         Ok(())
-    }
-
-    /// Returns whether the CPU computes.
-    fn is_host(&self) -> bool {
-        match self.backend {
-            BackendChoice::Cpu => true,
-            BackendChoice::Auto => !cfg!(feature = "cuda"),
-            BackendChoice::Cuda | BackendChoice::Wgpu => false,
-        }
     }
 
     fn share(&self, share: f64) -> Duration {

@@ -15,8 +15,8 @@ use super::child::{Commands, Ended, RECORD};
 const STEPS: u64 = 24;
 /// Share of the time of a proof that one start may take.
 const SHARE: f64 = 0.2;
-/// Most time of a start. What a run has recorded until then counts.
-const LIMIT: Duration = Duration::from_secs(200);
+/// Most time of a start: three of them take four minutes. What a run has recorded until then counts.
+const LIMIT: Duration = Duration::from_secs(80);
 /// Time after which the signal comes: a first start compiles kernels then.
 const SIGNAL_AFTER: Duration = Duration::from_secs(4);
 /// Time to the first step that is well, of a first and of a second start; and of the end after a signal.

@@ -215,16 +215,17 @@ impl RunContext<'_> {
             let Some(next) = self.next_plan(&plan, ratio, fits) else { break };
             plan = Plan { budget, ..next };
         }
+        let is_doubtful = best.as_ref().is_none_or(|best| best.plan.peak > budget);
+        if is_doubtful {
+            let text =
+                "the steps of this run may need more memory than there is: they are cut further where that is seen";
+            self.reporter.line(Level::Warning, text);
+        }
         let Some(mut best) = best else { return Ok(None) };
         // Pages of the pools become larger, and never smaller: the next start begins with those.
         let page = self.largest_page().max(planned.plan.page);
         best.may_be_kept &= best.page == page;
         best.plan.page = page;
-        if best.plan.peak > budget {
-            let text =
-                "the steps of this run may need more memory than there is: they are cut further where that is seen";
-            self.reporter.line(Level::Warning, text);
-        }
         Ok(Some(best))
     }
 
@@ -331,15 +332,14 @@ impl<S: Traceable<Task: Task<Batch = HostBatch>>> Measuring<'_, S> {
         progress.set(work - 2);
         found.validation = self.validation();
         progress.set(work - 1);
-        let of_length = |shortest: bool| {
-            let frames = |bucket: &&BucketPlan| bucket.bucket.frames;
-            let each = plan.buckets.iter();
-            if shortest { each.min_by_key(frames) } else { each.max_by_key(frames) }
-        };
-        for shortest in [true, false] {
-            if let (Some(bucket), false) = (of_length(shortest), found.validation == Some(MeasuredMemory::Exceeded)) {
-                found.mixed = self.steps(bucket, true)?;
+        let frames = |bucket: &&BucketPlan| bucket.bucket.frames;
+        let shortest = plan.buckets.iter().min_by_key(frames).filter(|_| plan.buckets.len() > 1);
+        for bucket in shortest.into_iter().chain(plan.buckets.iter().max_by_key(frames)) {
+            // The weights may be lost.
+            if !found.all_fit() {
+                break;
             }
+            found.mixed = self.steps(bucket, true)?;
         }
         Ok((!self.stop.load(Ordering::Relaxed)).then_some(found))
     }

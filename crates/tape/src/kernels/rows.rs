@@ -5,8 +5,6 @@ use burn_cubecl::cubecl::prelude::*;
 
 /// Threads that compute a row together.
 pub(super) const ROW_THREADS: u32 = 32;
-/// Number of times that these threads are halved until one is left.
-const HALVINGS: usize = ROW_THREADS.ilog2() as usize;
 /// Rows that a group of threads computes.
 pub(super) const GROUP_ROWS: u32 = 8;
 
@@ -25,23 +23,7 @@ pub(super) fn largest_of_row(shared: &mut Shared<[f32]>, value: f32) -> f32 {
 /// Joins the `value` of the threads of a row into their sum, or into the largest.
 #[cube]
 fn joined_in_row(shared: &mut Shared<[f32]>, value: f32, #[comptime] is_sum: bool) -> f32 {
-    let lane = UNIT_POS_X as usize;
-    let first = UNIT_POS_Y as usize * ROW_THREADS as usize;
-    // What was found before this has been read by all.
-    sync_cube();
-    shared[first + lane] = value;
-    sync_cube();
-    #[unroll]
-    for halving in 0..HALVINGS {
-        let half = comptime!(ROW_THREADS as usize >> (halving + 1));
-        if lane < half {
-            let (one, other) = (shared[first + lane], shared[first + lane + half]);
-            let both = if comptime!(is_sum) { one + other } else { max(one, other) };
-            shared[first + lane] = both;
-        }
-        sync_cube();
-    }
-    shared[first]
+    joined(shared, UNIT_POS_Y as usize * ROW_THREADS as usize, value, comptime!(ROW_THREADS as usize), is_sum)
 }
 
 /// Joins the `value` of all `threads` of a group, a power of two, into their sum or into the largest. All call it together.
@@ -52,22 +34,34 @@ pub(super) fn joined_in_group(
     #[comptime] threads: usize,
     #[comptime] is_sum: bool,
 ) -> f32 {
-    let unit = UNIT_POS_X as usize;
+    joined(shared, 0usize, value, threads, is_sum)
+}
+
+/// Joins the `value` of `threads` threads along the first axis, a power of two, in the places of `shared` from `first` on.
+#[cube]
+fn joined(
+    shared: &mut Shared<[f32]>,
+    first: usize,
+    value: f32,
+    #[comptime] threads: usize,
+    #[comptime] is_sum: bool,
+) -> f32 {
+    let lane = UNIT_POS_X as usize;
     // What was found before this has been read by all.
     sync_cube();
-    shared[unit] = value;
+    shared[first + lane] = value;
     sync_cube();
     #[unroll]
     for halving in 0..comptime!(threads.ilog2() as usize) {
         let half = comptime!(threads >> (halving + 1));
-        if unit < half {
-            let (one, other) = (shared[unit], shared[unit + half]);
+        if lane < half {
+            let (one, other) = (shared[first + lane], shared[first + lane + half]);
             let both = if comptime!(is_sum) { one + other } else { max(one, other) };
-            shared[unit] = both;
+            shared[first + lane] = both;
         }
         sync_cube();
     }
-    shared[0]
+    shared[first]
 }
 
 /// Sums `value` over the threads of a column of the group, which lie along the second axis. All threads of the group call it together;
