@@ -94,10 +94,15 @@ fn check(record: &str, books: &str) -> Result<u64> {
 }
 
 /// Finds the first number that stands behind `key` in a text of JSON.
-fn number(json: &str, key: &str) -> Option<u64> {
-    let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
-    let rest = rest.trim_start();
-    rest[..rest.find(|char: char| !char.is_ascii_digit())?].parse().ok()
+pub(crate) fn number(json: &str, key: &str) -> Option<u64> {
+    number_behind(json, &format!("\"{key}\":"))
+}
+
+/// Finds the first number that stands behind `mark`.
+pub(crate) fn number_behind(text: &str, mark: &str) -> Option<u64> {
+    let rest = text.split_once(mark)?.1.trim_start();
+    let end = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::Misuse;
 use crate::cargo::{root, target_dir};
 use crate::paper_gpu;
+use crate::smoke::{number, number_behind};
 
 /// Memory of the GPUs in GiB.
 const SIZES: [u64; 3] = [2, 6, 12];
@@ -25,9 +26,12 @@ const FREE: [u64; 2] = [1100, 640];
 /// Steps of a run that is ended by a fault and goes on after it.
 const FAULT_STEPS: u64 = 60;
 
-/// Faults that end a run after its first checkpoints: a name, the code of the 15,000th launch, and a word of the message. A kernel takes
+/// Faults that end a run after its first checkpoints: a name, the code of the 15,000th launch, and what the message advises. A kernel takes
 /// more than the GPU has, and a kernel reads foreign memory, after which the GPU answers no longer.
-const FAULTS: [(&str, u32, &str); 2] = [("kernel", 701, "kernel"), ("lost", 719, "device")];
+const FAULTS: [(&str, u32, &str); 2] = [
+    ("kernel", 701, "this is no lack of memory, and a retry does not help"),
+    ("lost", 719, "start the program again and go on from the last checkpoint"),
+];
 
 /// Runs all trainings, prints a line for each, and fails at the first that breaks a promise.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
@@ -49,11 +53,11 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     for config in CONFIGS {
-        for (fault, code, word) in FAULTS {
+        for (fault, code, advice) in FAULTS {
             let place = Soak { folder: folder.join(format!("{config}-{fault}")), config, program: program.clone() };
             place.train(&format!("driver 12090\n{}fail-launch 15000 {code}\n", gpu(6, 0)), FAULT_STEPS, &[], 1)?;
-            let said = fs::read_to_string(place.folder.join("output.txt"))?;
-            ensure!(said.contains(word), "the end of {} does not name the {word}: {said}", place.folder.display());
+            let record = place.record()?;
+            ensure!(record.contains(advice), "the record in {} does not say: {advice}", place.folder.display());
             let resumed = ["--resume".into(), place.folder.join("runs/soak").into_os_string()];
             ensure!(
                 place.folder.join("runs/soak/checkpoints").exists(),
@@ -61,7 +65,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
                 place.folder.display()
             );
             place.train(&format!("driver 12090\n{}", gpu(6, 0)), FAULT_STEPS, &resumed, 0)?;
-            println!("{config}-{fault}: ended by the fault, named it, and went on to step {FAULT_STEPS}");
+            println!("{config}-{fault}: ended by the fault, said what it is, and went on to step {FAULT_STEPS}");
         }
         for size in SIZES {
             let name = format!("{config}-{size}gib");
@@ -189,14 +193,12 @@ impl Held {
         let each: Vec<&str> = record.lines().filter(|line| line.contains(r#""event":"step""#)).collect();
         ensure!(each.len() as u64 == steps, "the record has {} steps instead of {steps}", each.len());
         let of_plan =
-            |key: &str| number(plan, &format!("\n{key} = ")).with_context(|| format!("the plan has no `{key}`"));
+            |key: &str| number_behind(plan, &format!("\n{key} = ")).with_context(|| format!("the plan has no `{key}`"));
         let (budget, page) = (of_plan("budget")?, of_plan("page")?);
         let (mut retried, mut peak) = (0, 0);
         let mut pieces = Vec::new();
         for step in &each {
-            let field = |key: &str| {
-                number(step, &format!("\"{key}\":")).with_context(|| format!("a step has no `{key}`: {step}"))
-            };
+            let field = |key: &str| number(step, key).with_context(|| format!("a step has no `{key}`: {step}"));
             covers(step, field("utterances")?)?;
             peak = peak.max(field("peak_bytes")?);
             pieces.push(field("pieces")? as f64);
@@ -224,13 +226,6 @@ fn covers(step: &str, utterances: u64) -> Result<()> {
     let end = ranges.iter().try_fold(0, |end, &(start, len)| (start == end).then_some(end + len));
     ensure!(end == Some(utterances), "the micro-batches do not have each of {utterances} utterances once: {step}");
     Ok(())
-}
-
-/// Finds the first number that stands behind `key`.
-fn number(text: &str, key: &str) -> Option<u64> {
-    let (_, rest) = text.split_once(key)?;
-    let end = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..end].parse().ok()
 }
 
 /// Returns whether `args` ask for a soak, and the rest of them.
