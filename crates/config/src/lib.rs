@@ -68,6 +68,7 @@ pub use origin::{ConfigText, Layer, Provenance, Spans, ValueOrigin};
 pub use print::{to_json, to_toml};
 pub use recipe::{ChosenValue, CorpusSize, Recipe, RunLength, VoiceFacts};
 pub use reference::key_table;
+pub use rules::rate_of_part;
 pub use schema::{AugmentConfig, DataConfig, DeviceConfig, FeaturesConfig, ModelConfig, RunConfig, TrainingConfig};
 pub use shipped::shipped_models;
 pub use sources::{ConfigSources, Variable, sources};

@@ -49,7 +49,27 @@ pub(super) const RULES: &[Rule] = &[
     Rule { keys: &["model.conv_norm", "training.ema_decay", "device.replicas"], violation: batch_norm_unsupported },
     Rule { keys: &["data.text", "task"], violation: phonemes_without_synthesizer },
     Rule { keys: &["training.final_learning_rate", "training.learning_rate"], violation: final_rate_too_high },
+    Rule { keys: &["training.rates"], violation: rate_unreadable },
 ];
+
+/// Largest factor of the learning rate of a part.
+const LARGEST_FACTOR: f64 = 1000.0;
+
+/// Reads an entry of `training.rates`: the beginning of the names of the parameters of a part, and the factor of its learning rate.
+pub fn rate_of_part(entry: &str) -> Option<(&str, f64)> {
+    let (part, factor) = entry.rsplit_once('=')?;
+    let (part, factor) = (part.trim(), factor.trim().parse().ok()?);
+    (!part.is_empty() && factor > 0.0 && factor <= LARGEST_FACTOR).then_some((part, factor))
+}
+
+fn rate_unreadable(config: &RunConfig) -> Option<String> {
+    let wrong = config.training.rates.iter().find(|entry| rate_of_part(entry).is_none())?;
+    let wrong = shortened(&format!("{wrong:?}"));
+    Some(format!(
+        "`training.rates` has {wrong}, expected PART=FACTOR such as \"encoder=0.1\", with a factor above 0 and at most {LARGEST_FACTOR}; \
+         `training.freeze` keeps a part as it is"
+    ))
+}
 
 fn phonemes_without_synthesizer(config: &RunConfig) -> Option<String> {
     (config.data.text == TextChoice::Phonemes && config.task != Task::Tts)

@@ -361,7 +361,7 @@ impl DemandBuilder {
             let model = plan.with_length_bounds(self.model.length_bounds()).for_planning();
             // A smaller model may lack some of the parts.
             let has = |frozen: &str| {
-                let parts = TrainedParts { frozen: vec![frozen.to_owned()], lora: None };
+                let parts = TrainedParts { frozen: vec![frozen.to_owned()], ..TrainedParts::default() };
                 model.trained_parameters(&parts).is_ok()
             };
             config.training.freeze.retain(|part| has(part));

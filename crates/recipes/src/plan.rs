@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_audio::LogMelConfig;
 use plimsoll_config::{ChosenValue, RunConfig};
 use plimsoll_core::{Bytes, Choice, Key, PlanHeader, SCHEMA_VERSION, Seconds, counted};
+use plimsoll_tape::lora::Rates;
 use plimsoll_train::{Limits, OptimizerConfig, PlateauConfig, Schedule, StateForm, TrainerConfig, Unfit};
 use serde::Serialize;
 
@@ -120,6 +121,9 @@ pub struct TrainingPlan {
     pub ema_decay: Option<f64>,
     /// Name prefixes of the parameters that are not trained.
     pub freeze: Vec<String>,
+    /// Factors of the learning rate of parts of the model.
+    #[serde(skip_serializing_if = "Rates::is_empty")]
+    pub rates: Rates,
     /// Treatment of an utterance that does not fit into memory even alone.
     pub does_not_fit: Unfit,
     /// Whether the device reports failures only when a result is read, as GPUs do.
@@ -220,6 +224,7 @@ impl RunPlan {
             optimizer: self.training.optimizer,
             state: self.training.optimizer_state,
             schedule: self.training.schedule,
+            rates: self.training.rates.clone(),
             clip_norm: self.training.clip_norm,
             choice: self.training.choice,
             lanes: self.training.lanes,

@@ -221,6 +221,7 @@ fn training(
         early_stopping: training.early_stopping,
         ema_decay: training.ema_decay,
         freeze: training.freeze.clone(),
+        rates: trained_parts(training).rates,
         does_not_fit: match training.does_not_fit {
             UnfitChoice::Skip => Unfit::Skip,
             UnfitChoice::Stop => Unfit::Stop,

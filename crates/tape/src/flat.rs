@@ -168,6 +168,12 @@ impl FlatLayout {
     /// Parameters with fewer than `small` values come into flat tensors of their own, so that the others may be kept in a form
     /// that small ones do not bear.
     pub fn new<M: Module>(module: &M, small: usize, most: usize) -> Self {
+        Self::in_groups(module, small, most, |_| 1.0)
+    }
+
+    /// Lays out parameters as [`new`](Self::new) does. Parameters of one flat tensor have the same number by `number_of`, which gets
+    /// their names: a factor of their learning rate, for example.
+    pub fn in_groups<M: Module>(module: &M, small: usize, most: usize, number_of: impl Fn(&str) -> f64) -> Self {
         struct Collect(Vec<FlatPlace>);
         impl NamedVisitor for Collect {
             fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
@@ -179,10 +185,14 @@ impl FlatLayout {
         }
         let mut found = Collect(Vec::new());
         walk(module, &mut found);
-        let (large, few): (Vec<_>, Vec<_>) = found.0.into_iter().partition(|place| place.count() >= small);
         let mut layout = Self { parts: Vec::new(), by_name: HashMap::new() };
-        for group in [large, few] {
-            layout.append(group, most);
+        let mut rest = found.0;
+        while let Some(number) = rest.first().map(|place| number_of(&place.name)) {
+            let (group, others): (Vec<_>, _) = rest.into_iter().partition(|place| number_of(&place.name) == number);
+            let (large, few) = group.into_iter().partition(|place| place.count() >= small);
+            layout.append(large, most);
+            layout.append(few, most);
+            rest = others;
         }
         layout
     }

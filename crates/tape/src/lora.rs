@@ -1,4 +1,4 @@
-//! Which parameters of a model are trained: all, all but frozen parts, or adapters of low rank beside frozen weights (LoRA).
+//! Which parameters of a model are trained: all, all but frozen parts, or adapters of low rank beside frozen weights (LoRA); and how fast.
 //!
 //! ```
 //! use burn::nn::{Linear, LinearConfig};
@@ -13,7 +13,7 @@
 //! let before = Pass::plain().dense(&layers[0], x.clone());
 //!
 //! let lora = Lora { rank: 2, alpha: 4.0, targets: Vec::new(), also: Vec::new() };
-//! let parts = TrainedParts { frozen: Vec::new(), lora: Some(lora) };
+//! let parts = TrainedParts { lora: Some(lora), ..TrainedParts::default() };
 //! let layers = parts.apply(layers, Key::new(1))?;
 //! assert_eq!(count(&layers), 2 * (16 * 2 + 2 * 16));
 //! // New adapters change nothing.
@@ -25,11 +25,11 @@
 use std::collections::BTreeSet;
 
 use burn::module::{self, LoraAdapter, Module, ModuleMapper, ModuleVisitor, Param, ParamGroup};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::parameters::{NamedTensor, ParametersError, Prefixes, freeze};
+use crate::parameters::{NamedTensor, NamedVisitor, ParametersError, Prefixes, begins, freeze, walk};
 
 /// Which parameters of a model are trained. The default trains all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,66 @@ pub struct TrainedParts {
     pub frozen: Vec<String>,
     /// Adapters that are trained in place of the parameters; `None` trains the parameters.
     pub lora: Option<Lora>,
+    /// Parts with a learning rate of their own.
+    #[serde(default)]
+    pub rates: Rates,
+}
+
+/// Factors of the learning rate of parts of a model. The default has none: all learn at the rate of the schedule.
+///
+/// ```
+/// use plimsoll_tape::lora::Rates;
+///
+/// let rates = Rates::new([("encoder".into(), 0.1), ("encoder.blocks.11".into(), 0.5)]);
+/// assert_eq!(rates.factor("encoder.blocks.3.norm.gamma"), 0.1);
+/// assert_eq!(rates.factor("encoder.blocks.11.norm.gamma"), 0.5);
+/// assert_eq!(rates.factor("output.weight"), 1.0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rates(Vec<(String, f64)>);
+
+impl Rates {
+    /// Creates the factors of parts by the beginnings of their names, as [`freeze`] takes them. Where several fit, the last counts.
+    pub fn new(factors: impl IntoIterator<Item = (String, f64)>) -> Self {
+        Self(factors.into_iter().collect())
+    }
+
+    /// Returns whether no part has a rate of its own.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the factor of the parameter `name`.
+    pub fn factor(&self, name: &str) -> f64 {
+        self.0.iter().rev().find(|(prefix, _)| begins(name, prefix)).map_or(1.0, |(_, factor)| *factor)
+    }
+
+    /// Checks that each name is that of a part of `module` that is trained.
+    fn check<M: Module>(&self, module: &M) -> Result<(), ParametersError> {
+        /// The prefixes, and whether each begins the name of a trained parameter.
+        struct Find<'a>(Prefixes<'a>, &'a [String], Vec<bool>);
+        impl NamedVisitor for Find<'_> {
+            fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
+                let path: Vec<String> = name.split('.').map(str::to_owned).collect();
+                if self.0.match_path(&path) && param.val().is_require_grad() {
+                    for (prefix, is_trained) in self.1.iter().zip(&mut self.2) {
+                        *is_trained |= begins(name, prefix);
+                    }
+                }
+            }
+        }
+        let names: Vec<String> = self.0.iter().map(|(name, _)| name.clone()).collect();
+        let mut find = Find(Prefixes::new(&names), &names, vec![false; names.len()]);
+        walk(module, &mut find);
+        find.0.finish()?;
+        // Without autodiff, parameters do not say whether they are trained.
+        let is_known = module.devices().iter().any(Device::is_autodiff);
+        match find.2.iter().position(|is_trained| is_known && !is_trained) {
+            Some(frozen) => Err(ParametersError::RateOfFrozen { name: names[frozen].clone() }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Adapters of low rank (Hu et al. 2021): a linear layer with the weight `W` computes `x W + alpha / rank * (x A) B`, of which `A` and `B`
@@ -75,13 +135,15 @@ impl TrainedParts {
     /// on `key` and the names of the layers only.
     ///
     /// # Errors
-    /// [`ParametersError::NoMatch`] with the first name that is that of no parameter or of no linear layer.
+    /// [`ParametersError::NoMatch`] with the first name that is that of no parameter or of no linear layer, and
+    /// [`ParametersError::RateOfFrozen`] for a part that has a rate and is not trained.
     pub fn apply<M: Module>(&self, module: M, key: Key) -> Result<M, ParametersError> {
         let module = match &self.lora {
             Some(lora) => adapted(module, lora, key)?,
             None => module,
         };
-        if self.frozen.is_empty() { Ok(module) } else { freeze(module, &self.frozen) }
+        let module = if self.frozen.is_empty() { module } else { freeze(module, &self.frozen)? };
+        self.rates.check(&module).map(|()| module)
     }
 }
 
@@ -244,7 +306,7 @@ mod tests {
     fn lora(targets: &[&str], also: &[&str]) -> TrainedParts {
         let list = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let lora = Lora { rank: 2, alpha: 3.0, targets: list(targets), also: list(also) };
-        TrainedParts { frozen: Vec::new(), lora: Some(lora) }
+        TrainedParts { lora: Some(lora), ..TrainedParts::default() }
     }
 
     /// Returns a net whose adapters have random values, as after some steps.

@@ -59,6 +59,12 @@ pub enum ParametersError {
         /// Message of the device.
         reason: String,
     },
+    /// A part has a learning rate of its own, and no parameter of it is trained.
+    #[error("`{name}` has a learning rate of its own, and is not trained")]
+    RateOfFrozen {
+        /// Beginning of the names of its parameters.
+        name: String,
+    },
     /// The shape of a parameter differs from the shape of its value.
     #[error("`{name}` has shape {found:?} in the weights and {wanted:?} in this model")]
     Shape {
@@ -177,6 +183,12 @@ pub fn freeze<M: Module>(module: M, prefixes: &[String]) -> Result<M, Parameters
     mapper.prefixes.finish().map(|()| module)
 }
 
+/// Returns whether `prefix` begins the `name` of a parameter, at the end of a field name.
+pub(crate) fn begins(name: &str, prefix: &str) -> bool {
+    let prefix = prefix.strip_suffix(".*").unwrap_or(prefix);
+    name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// Beginnings of names of parameters, each of which has to be that of one.
 pub(crate) struct Prefixes<'a> {
     prefixes: &'a [String],
@@ -196,8 +208,7 @@ impl<'a> Prefixes<'a> {
         self.parts.extend(path.first().cloned());
         let mut is_match = false;
         for (prefix, used) in self.prefixes.iter().zip(&mut self.used) {
-            let prefix = prefix.strip_suffix(".*").unwrap_or(prefix);
-            if name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
+            if begins(&name, prefix) {
                 (is_match, *used) = (true, true);
             }
         }

@@ -86,6 +86,10 @@ section! {
         /// Parts of the model that are not trained, as prefixes of parameter names, such as `blocks.0` or `blocks.*`;
         /// `plimsoll model info` lists the parts.
         freeze: Vec<String> = Vec::new(), Kind::Texts;
+        /// Parts of the model that learn at a rate of their own, as `PART=FACTOR`: their learning rate is the factor times
+        /// that of the schedule. `encoder=0.1` is a tenth for all parameters whose names begin with `encoder`; where several
+        /// fit, the last counts.
+        rates: Vec<String> = Vec::new(), Kind::Texts;
         /// Train adapters of this rank beside the weights of linear layers (LoRA), and no weights. They need no gradient and no optimizer
         /// state for the weights. Default: the weights are trained.
         lora_rank: Option<u32> = None, Kind::Integer(1, 1024);

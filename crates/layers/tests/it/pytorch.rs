@@ -87,7 +87,7 @@ fn an_adapter_matches_peft() {
         Tensor::from_data(TensorData::new(fixture.values(name).to_vec(), shape), &device)
     };
     let lora = Lora { rank: 3, alpha: 7.0, targets: Vec::new(), also: Vec::new() };
-    let parts = TrainedParts { frozen: Vec::new(), lora: Some(lora) };
+    let parts = TrainedParts { lora: Some(lora), ..TrainedParts::default() };
     // A vector of layers, because a layer alone has no name.
     let layers = parts.apply(vec![LinearConfig::new(6, 5).init(&device)], plimsoll_core::Key::new(1)).unwrap();
     let named = |(name, from): (&str, &str)| {

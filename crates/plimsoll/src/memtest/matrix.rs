@@ -151,7 +151,7 @@ fn frozen_cases() -> Vec<Case> {
             let choice = Choice { remat, ..Choice::default() };
             let (shape, model) = small_case(kind);
             let (name, frozen) = (format!("{kind} frozen {}", parts.join(" ")), parts.iter().map(ToString::to_string));
-            let parts = TrainedParts { frozen: frozen.collect(), lora: None };
+            let parts = TrainedParts { frozen: frozen.collect(), ..TrainedParts::default() };
             cases.push(Case { name, model, parts, shape, choice, micro_batches: MICRO_BATCHES });
         }
     }
@@ -173,7 +173,7 @@ fn adapted_cases() -> Vec<Case> {
                 let list = |name: &str| if is_whole { Vec::new() } else { vec![name.to_owned()] };
                 let rank = if is_whole { 4 } else { 8 };
                 let lora = Lora { rank, alpha: 8.0, targets: list(targets), also: list(also) };
-                let parts = TrainedParts { frozen: Vec::new(), lora: Some(lora) };
+                let parts = TrainedParts { lora: Some(lora), ..TrainedParts::default() };
                 let ((shape, model), choice) = (small_case(kind), Choice { remat, ..Choice::default() });
                 let name = format!("{kind} adapters of rank {rank}");
                 cases.push(Case { name, model, parts, shape, choice, micro_batches: MICRO_BATCHES });

@@ -231,6 +231,39 @@ fn frozen_parameters_keep_values() {
 }
 
 #[test]
+fn parts_learn_at_rates_of_their_own() {
+    let dir = TestFolder::new();
+    let set = |rates: &str| format!("training.rates={rates}");
+    let rates = set(r#"["blocks=0.001"]"#);
+    let every = ["--steps", "2", "--set", "training.checkpoint_interval=1", "--set"];
+    dir.train(&[&["--name", "r"][..], &every, &[&rates]].concat()).success();
+    let read = |step: u64| {
+        let path = dir.path(&format!("runs/r/checkpoints/step-{step:07}/weights.safetensors"));
+        plimsoll_train::read_weights(&path).unwrap()
+    };
+    let (first, second) = (read(1), read(2));
+    // How far a parameter moved at most: AdamW moves it by about the learning rate.
+    let moved = |name: &str| {
+        let of = first.iter().zip(&second).filter(|(one, _)| one.name.starts_with(name));
+        let each = of.flat_map(|(one, other)| one.values.iter().zip(&other.values).map(|(a, b)| (a - b).abs()));
+        each.fold(0.0, f32::max)
+    };
+    assert!(moved("blocks.") > 0.0 && moved("blocks.") < 0.01 * moved("subsampling."), "{}", moved("blocks."));
+    for (rates, said) in [
+        (r#"["encoder=0.1"]"#, "no parameter of this model has a name that begins with `encoder`"),
+        (r#"["blocks"]"#, "expected PART=FACTOR"),
+        (r#"["blocks=0"]"#, "`training.freeze` keeps a part as it is"),
+        (r#"["blocks=nan"]"#, "expected PART=FACTOR"),
+    ] {
+        let output = dir.train(&["--steps", "2", "--set", &set(rates)]);
+        assert!(output.code == Some(2) && output.stderr.contains(said), "{rates}: {}", output.stderr);
+    }
+    let frozen = ["--steps", "2", "--set", r#"training.freeze=["blocks"]"#, "--set", &rates];
+    let output = dir.train(&frozen);
+    assert!(output.code == Some(2) && output.stderr.contains("and is not trained"), "{}", output.stderr);
+}
+
+#[test]
 fn export_averages_checkpoints() {
     let dir = TestFolder::new();
     dir.train(&["--name", "a", "--steps", "4", "--set", "training.checkpoint_interval=1"]).success();

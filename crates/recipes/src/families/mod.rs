@@ -305,7 +305,7 @@ mod tests {
                 let (choice, rules) = (Choice::default(), BackendRules::host());
                 with_model!(&model, model => trace(&Trained::new(model, parts), shape, choice, rules)).unwrap()
             };
-            let without = |frozen: &[String]| TrainedParts { frozen: frozen.to_vec(), lora: None };
+            let without = |frozen: &[String]| TrainedParts { frozen: frozen.to_vec(), ..TrainedParts::default() };
             let whole = traced(&TrainedParts::default());
             let parts = model.shapes().into_iter().map(|(name, _)| name.split('.').next().unwrap().to_string());
             for part in parts.collect::<BTreeSet<String>>() {

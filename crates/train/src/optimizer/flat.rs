@@ -12,6 +12,7 @@ use burn::module::Module;
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use plimsoll_core::StateForm;
 use plimsoll_tape::flat::{FlatGradients, FlatLayout, FlatPart, FlatViews, MOST_VALUES};
+use plimsoll_tape::lora::Rates;
 use plimsoll_tape::transfer::uploaded;
 
 use super::blocks::{BLOCK, Blocks, SMALL, WORDS, bears_eight, to_checkpoint_order};
@@ -33,25 +34,30 @@ pub(super) struct FlatState {
     views: FlatViews,
     /// Running means for each part of the layout, in the order in which the rule lists them; empty before the first step.
     means: Vec<Vec<StoredState>>,
+    /// Factor of the learning rate for each part of the layout.
+    factors: Vec<f64>,
     /// The last mask of parameters without a gradient, with their names.
     absent: (Vec<String>, Vec<Tensor<1, Bool>>),
 }
 
 impl FlatState {
-    /// Lays out the parameters of `module` for running means in `form`. `each` are the running means so far, by parameter;
+    /// Lays out the parameters of `module`, with `rates`, for running means in `form`. `each` are the running means so far, by parameter;
     /// it is empty before the first step.
     pub(super) fn new<M: Module>(
         module: &M,
-        form: StateForm,
+        (form, rates): (StateForm, &Rates),
         rule: &[StatePart],
         each: &BTreeMap<String, Vec<StoredState>>,
     ) -> Self {
-        let layout = match form {
-            StateForm::Full => FlatLayout::new(module, 0, MOST_VALUES),
-            StateForm::Host => FlatLayout::new(module, 0, CONVERTED_VALUES),
-            StateForm::Eight => FlatLayout::new(module, SMALL, CONVERTED_VALUES),
+        let (small, most) = match form {
+            StateForm::Full => (0, MOST_VALUES),
+            StateForm::Host => (0, CONVERTED_VALUES),
+            StateForm::Eight => (SMALL, CONVERTED_VALUES),
         };
+        let layout = FlatLayout::in_groups(module, small, most, |name| rates.factor(name));
+        let factor = |part: &FlatPart| part.places.first().map_or(1.0, |place| rates.factor(&place.name));
         let mut state = Self {
+            factors: layout.parts().iter().map(factor).collect(),
             layout: Arc::new(layout),
             values: Vec::new(),
             views: FlatViews::default(),
@@ -168,6 +174,7 @@ impl FlatState {
         for (index, (value, gradient)) in values.into_iter().zip(gradients.values).enumerate() {
             let old: Vec<Tensor<1>> = means.next().into_iter().flatten().map(StoredState::into_tensor).collect();
             let before = self.absent.1.get(index).map(|mask| (mask.clone(), value.clone(), old.clone()));
+            let step_size = step_size.times(self.factors[index]);
             let (mut new, mut kept) = config.update(step_size, value, gradient * scale, old);
             if let Some((mask, value, old)) = before {
                 new = new.mask_where(mask.clone(), value);

@@ -26,6 +26,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Tensor};
 use plimsoll_core::Bytes;
 use plimsoll_tape::flat::{FlatGradients, FlatLayout, has_views};
+use plimsoll_tape::lora::Rates;
 
 pub use adamw::AdamWConfig;
 pub use config::OptimizerConfig;
@@ -49,6 +50,7 @@ use stored::{StatePacker, StoredState};
 pub struct Optimizer {
     config: OptimizerConfig,
     form: StateForm,
+    rates: Rates,
     steps: u64,
     /// Running means of each parameter by its name, in the order in which the rule lists them. Empty if they are flat.
     state: BTreeMap<String, Vec<StoredState>>,
@@ -59,7 +61,13 @@ pub struct Optimizer {
 impl Optimizer {
     /// Makes an optimizer before its first step.
     pub fn new(config: OptimizerConfig, form: StateForm) -> Self {
-        Self { config, form, steps: 0, state: BTreeMap::new(), flat: None }
+        Self { config, form, rates: Rates::default(), steps: 0, state: BTreeMap::new(), flat: None }
+    }
+
+    /// Gives parts of the model learning rates of their own. Before the first step.
+    #[must_use]
+    pub fn with_rates(self, rates: Rates) -> Self {
+        Self { rates, flat: None, ..self }
     }
 
     /// Returns the number of steps taken.
@@ -123,11 +131,11 @@ impl Optimizer {
                 state::matched(state, self.config.parts(), &packer, module, false)
             });
             let each = state.unwrap_or_else(|error| panic!("{error}"));
-            self.flat = Some(FlatState::new(module, self.form, self.config.parts(), &each));
+            self.flat = Some(FlatState::new(module, (self.form, &self.rates), self.config.parts(), &each));
         }
         if self.flat.is_none() && plimsoll_tape::flat::device_of(module).is_some_and(|device| has_views(&device)) {
             let each = std::mem::take(&mut self.state);
-            self.flat = Some(FlatState::new(module, self.form, self.config.parts(), &each));
+            self.flat = Some(FlatState::new(module, (self.form, &self.rates), self.config.parts(), &each));
         }
         self.flat.as_ref().map(|flat| flat.layout().clone())
     }
@@ -282,7 +290,8 @@ impl Update<'_> {
         let config = self.optimizer.config;
         let old = self.optimizer.state.remove(&name).unwrap_or_default();
         let old = old.into_iter().map(StoredState::into_tensor).collect();
-        let (moved, kept) = config.update(self.step_size, value, gradient * self.scale, old);
+        let step_size = self.step_size.times(self.optimizer.rates.factor(&name));
+        let (moved, kept) = config.update(step_size, value, gradient * self.scale, old);
         let kept = kept.into_iter().zip(config.parts()).map(|(tensor, part)| self.pack(tensor, *part));
         self.optimizer.state.insert(name, kept.collect());
         moved

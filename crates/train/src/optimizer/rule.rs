@@ -22,5 +22,12 @@ pub(super) struct StepSize {
     pub(super) step: u64,
 }
 
+impl StepSize {
+    /// Returns the step size of a part whose learning rate has a factor.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self { rate: self.rate * factor, ..self }
+    }
+}
+
 /// Updated value of a parameter, and its new running means in the order in which the rule lists them.
 pub(super) type Updated = (Tensor<1>, Vec<Tensor<1>>);

@@ -323,8 +323,34 @@ fn config_refuses_unknown_keys() {
 /// Lays out the parameters in flat tensors, as on a GPU.
 fn flat(config: OptimizerConfig, form: StateForm, net: &impl Module) -> Optimizer {
     let mut optimizer = Optimizer::new(config, form);
-    optimizer.flat = Some(FlatState::new(net, form, config.parts(), &BTreeMap::new()));
+    optimizer.flat = Some(FlatState::new(net, (form, &Rates::default()), config.parts(), &BTreeMap::new()));
     optimizer
+}
+
+/// A part with a factor moves as if the whole model had that learning rate, and the others as they do without it.
+#[test]
+fn parts_have_learning_rates_of_their_own() {
+    let data = RegressionData::new();
+    for (config, rate) in rules() {
+        for form in FORMS {
+            let once = |mut optimizer: Optimizer, rate| collect(&data.train(&mut optimizer, net(4), rate, 1, 20));
+            let new = || Optimizer::new(config, form);
+            let (fast, slow) = (once(new(), rate), once(new(), rate * 0.25));
+            let rates = Rates::new([("wide".into(), 3.0), ("narrow".into(), 1.0), ("wide.weight".into(), 0.25)]);
+            let each = new().with_rates(rates.clone());
+            let mut all = new().with_rates(rates.clone());
+            all.flat = Some(FlatState::new(&net(4), (form, &rates), config.parts(), &BTreeMap::new()));
+            for optimizer in [each, all] {
+                for (index, found) in once(optimizer, rate).iter().enumerate() {
+                    match &*found.name {
+                        "wide.weight" => assert_eq!(found, &slow[index], "{config:?} {form:?}"),
+                        "wide.bias" => assert_ne!(found, &fast[index], "{config:?} {form:?}"),
+                        _ => assert_eq!(found, &fast[index], "{config:?} {form:?}"),
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

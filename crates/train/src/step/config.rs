@@ -1,12 +1,13 @@
 //! Configuration of a trainer.
 
 use plimsoll_core::{Choice, Key};
+use plimsoll_tape::lora::Rates;
 use serde::{Deserialize, Serialize};
 
 use crate::{OptimizerConfig, Schedule, StateForm};
 
 /// Configuration of a [`Trainer`](crate::Trainer).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TrainerConfig {
     /// Optimizer rule with its hyperparameters. Default: AdamW with PyTorch's defaults.
     pub optimizer: OptimizerConfig,
@@ -14,6 +15,8 @@ pub struct TrainerConfig {
     pub state: StateForm,
     /// Schedule of the learning rate.
     pub schedule: Schedule,
+    /// Parts with a learning rate of their own, as factors of the schedule's. Default: none.
+    pub rates: Rates,
     /// Largest norm of the gradient; gradients with a larger norm are scaled down to it. Default: 5.
     pub clip_norm: f64,
     /// Execution choice of micro-batches, where the governor has no plan. In fp16 the loss is
@@ -47,6 +50,7 @@ impl TrainerConfig {
             optimizer: OptimizerConfig::default(),
             state: StateForm::Full,
             schedule,
+            rates: Rates::default(),
             clip_norm: 5.0,
             choice: Choice::default(),
             lanes: 1,

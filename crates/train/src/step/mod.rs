@@ -89,7 +89,7 @@ impl<T: Task> Trainer<T> {
         // Burn allocates a parameter at its first use, which would be between the tensors of the first micro-batches.
         // Allocated here they lie together, and the pages of a micro-batch become free again when it is done.
         task.visit(&mut InitializeParameters);
-        let mut optimizer = Optimizer::new(config.optimizer, config.state);
+        let mut optimizer = Optimizer::new(config.optimizer, config.state).with_rates(config.rates.clone());
         let task = optimizer.attach(task);
         if config.async_errors {
             // A GPU keeps a block for each size of the values that Burn made first, and that others replaced.

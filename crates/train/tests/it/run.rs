@@ -128,12 +128,12 @@ fn resuming_equals_an_uninterrupted_run_in_every_state_form() {
     for config in forms.into_iter().chain([TrainerConfig { optimizer: lion, ..config() }]) {
         let folder = tempfile::tempdir().unwrap();
         let store = |name: &str| CheckpointStore::new(folder.path().join(name), 2);
-        let mut whole = trainer(config);
+        let mut whole = trainer(config.clone());
         run_training(&mut whole, RunState::default(), &store("whole"), &often(25), &mut evaluate).0.unwrap();
-        let mut first = trainer(config);
+        let mut first = trainer(config.clone());
         run_training(&mut first, RunState::default(), &store("cut"), &often(13), &mut evaluate).0.unwrap();
         let found = store("cut").newest().unwrap().0;
-        let mut second = trainer(config);
+        let mut second = trainer(config.clone());
         second.task = plimsoll_tape::apply(second.task.clone(), found.weights).unwrap();
         second.optimizer.restore(found.state.step, found.optimizer, &second.task).unwrap();
         let mean = plimsoll_tape::apply(second.task.clone(), found.ema.unwrap()).unwrap();
