@@ -4,21 +4,44 @@ use std::fmt::Write;
 use std::path::Path;
 
 use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_text::score::{self, Change, Comparison, Difference, ReportOptions};
+use plimsoll_text::Tokenizer;
+use plimsoll_text::score::{self, Change, Comparison, Difference, ReportOptions, ScoredUtterance};
 
 use super::details::{DRAWN_MIN, drawn};
-use super::report::Report;
+use super::report::{Report, bare_text};
 
-/// Compares two reports on the same utterances.
+/// A recognizer beside another on the same utterances.
+pub(super) struct Beside {
+    /// What the other recognizer made of the utterances.
+    pub(super) other: Report,
+    pub(super) comparison: Comparison,
+    /// Whether capitals and punctuation count in neither: one of the two does not write them.
+    pub(super) is_bare: bool,
+}
+
+/// Compares two reports on the same utterances, of models with the tokenizers `own` and `others`.
 ///
 /// # Errors
 /// If one recognizer could read an utterance that the other could not.
-pub(super) fn compare(first: &Report, second: &Report) -> Result<Comparison, Failure> {
-    score::compare(&first.texts(), &second.texts(), ReportOptions::default()).invalid()
+pub(super) fn beside(first: &Report, second: Report, own: &Tokenizer, others: &Tokenizer) -> Result<Beside, Failure> {
+    let writes =
+        |tokenizer: &Tokenizer| (tokenizer.normalizer().clone(), tokenizer.numbers(), tokenizer.cased_and_punctuated());
+    let is_bare = writes(own) != writes(others);
+    let second = if is_bare { second.bare() } else { second };
+    let texts = if is_bare { first.texts().into_iter().map(bare).collect() } else { first.texts() };
+    let comparison = score::compare(&texts, &second.texts(), ReportOptions::default()).invalid()?;
+    Ok(Beside { other: second, comparison, is_bare })
+}
+
+/// Returns the two texts of an utterance without capitals and punctuation.
+fn bare(utterance: ScoredUtterance) -> ScoredUtterance {
+    let (reference, hypothesis) = (bare_text(&utterance.reference), bare_text(&utterance.hypothesis));
+    ScoredUtterance { reference, hypothesis, ..utterance }
 }
 
 /// Formats a comparison as text, with the `count` utterances that changed most.
-pub(super) fn summary(comparison: &Comparison, first: &Path, second: &Path, count: usize) -> String {
+pub(super) fn summary(beside: &Beside, first: &Path, second: &Path, count: usize) -> String {
+    let Beside { comparison, is_bare, .. } = beside;
     let is_certain = comparison.drawn >= DRAWN_MIN;
     let drawn = drawn(comparison.drawn, comparison.resampled);
     let (a, b) = (first.display(), second.display());
@@ -26,6 +49,9 @@ pub(super) fn summary(comparison: &Comparison, first: &Path, second: &Path, coun
         true => format!("{a} (A) beside {b} (B), 95 % intervals drawn over {drawn}\n"),
         false => format!("{a} (A) beside {b} (B), no interval over so few: {drawn}\n"),
     };
+    if *is_bare {
+        text.push_str("  without capitals and punctuation, which only one of the two writes\n");
+    }
     for (name, difference) in [("CER", &comparison.characters), ("WER", &comparison.words)] {
         let Difference { a, b, difference, low, high, a_better } = difference;
         let [a, b, difference, low, high] = [a.rate, b.rate, *difference, *low, *high].map(|rate| rate * 100.0);

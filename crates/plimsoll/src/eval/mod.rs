@@ -36,6 +36,7 @@ use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::{ModelArg, run_folder};
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
+use comparison::Beside;
 use report::{Report, ScoredUtterance};
 use utterances::Chosen;
 
@@ -160,27 +161,34 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     let reader = open(&args.run)?;
     let other = args.compare.as_deref().map(|run| open(run).map(|reader| (run, reader))).transpose()?;
-    let chosen = Chosen::read(args, Some(&listener::tokenizer(&args.run)?))?;
+    let tokenizer = listener::tokenizer(&args.run)?;
+    let chosen = Chosen::read(args, Some(&tokenizer))?;
     let table = args.table_file()?;
     let report = score(&args.run, &reader, &chosen)?;
-    let other = other.map(|(run, reader)| score(run, &reader, &chosen)).transpose()?;
-    let comparison = other.as_ref().map(|other| comparison::compare(&report, other)).transpose()?;
+    let other = match other {
+        Some((run, reader)) => {
+            let other = score(run, &reader, &chosen)?;
+            Some(comparison::beside(&report, other, &tokenizer, &listener::tokenizer(run)?)?)
+        }
+        None => None,
+    };
     if let Some(table) = table {
         table.write(table::table(&report.scored))?;
     }
     match args.json {
         true => {
             let mut json = chosen.with_missing(report.json(args.worst));
-            if let (Some(other), Some(comparison)) = (&other, &comparison) {
+            if let Some(Beside { other, comparison, is_bare }) = &other {
                 json["other"] = other.json(args.worst);
                 json["comparison"] = serde_json::to_value(comparison).expect("numbers and texts are plain data");
+                json["comparison"]["without_capitals_and_punctuation"] = (*is_bare).into();
             }
             println!("{json:#}");
         }
         false => print!("{}", report.summary(args.worst)),
     }
-    if let (Some(other), Some(comparison), false) = (&args.compare, &comparison, args.json) {
-        print!("{}", comparison::summary(comparison, &args.run, other, args.worst));
+    if let (Some(run), Some(beside), false) = (&args.compare, &other, args.json) {
+        print!("{}", comparison::summary(beside, &args.run, run, args.worst));
     }
     if args.details && !args.json {
         print!("{}", details::summary(&report.errors()));

@@ -128,3 +128,49 @@ fn a_whisper_model_judges_the_speech_of_a_synthesizer() {
     assert_eq!(report["judge"].as_str(), Some(base.as_str()), "{report}");
     assert!(report["cer"].is_number(), "{report}");
 }
+
+#[test]
+fn a_model_that_writes_capitals_is_compared_without_them() {
+    let (dir, base) = made();
+    dir.run(&[
+        "train",
+        "--data",
+        "c/manifest.jsonl",
+        "--steps",
+        "2",
+        "--name",
+        "letters",
+        "--set",
+        "data.lowercase=true",
+    ])
+    .success();
+    train(&dir, &base, &["--name", "whisper"]).success();
+    let compare = |run: &str, other: &str| {
+        let shown = ["eval", "--run", run, "--compare", other, "--manifest", "c/manifest.jsonl", "--limit", "3"];
+        let text = dir.run(&shown).success().stdout;
+        let json = dir.run(&[&shown[..], &["--json"]].concat()).success().stdout;
+        (text, serde_json::from_str::<serde_json::Value>(&json).unwrap())
+    };
+    for (run, other) in [("letters", "whisper"), ("whisper", "letters")] {
+        let (text, json) = compare(run, other);
+        assert!(text.contains("without capitals and punctuation"), "{text}");
+        assert_eq!(json["comparison"]["without_capitals_and_punctuation"], true);
+        let texts = json["comparison"]["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|change| change["reference"].as_str().unwrap());
+        assert!(texts.clone().all(|text| text == text.to_lowercase()), "{json}");
+    }
+    let (text, json) = compare("letters", "letters");
+    assert!(!text.contains("without capitals") && json["comparison"]["without_capitals_and_punctuation"] == false);
+}
+
+#[test]
+fn other_tokens_than_those_of_the_model_are_refused() {
+    let (dir, base) = made();
+    let tokenizer = format!("data.tokenizer_file={}", fixture().join("tokenizer.json").display());
+    for (set, key) in [("data.tokenizer=bpe", "`data.tokenizer` gives"), (&tokenizer, "`data.tokenizer_file` gives")] {
+        refused(&train(&dir, &base, &["--dry-run", "--set", set]), key);
+    }
+}
