@@ -29,6 +29,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use plimsoll_core::Key;
 use serde::{Deserialize, Serialize};
 
+use crate::capture::is_capture_device;
 use crate::parameters::{NamedTensor, NamedVisitor, ParametersError, Prefixes, begins, freeze, walk};
 
 /// Which parameters of a model are trained. The default trains all.
@@ -233,7 +234,8 @@ impl ModuleMapper for Begin<'_> {
     }
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let name = self.path.join(".");
-        if name.ends_with(ENDS[1]) {
+        // A capture needs no values.
+        if name.ends_with(ENDS[1]) || (name.ends_with(ENDS[0]) && is_capture_device(&param.lazy_device())) {
             return param;
         }
         if name.ends_with(ENDS[0]) {

@@ -1,6 +1,6 @@
 //! The modules of Whisper, and its loss.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig};
@@ -31,9 +31,9 @@ pub struct Whisper {
     pub(super) decoder: Decoder,
     #[module(skip)]
     config: WhisperConfig,
-    /// Values of the positions of the encoder.
+    /// Values of the positions of the encoder, once they are needed.
     #[module(skip)]
-    sines: Arc<Vec<f32>>,
+    sines: Arc<OnceLock<Vec<f32>>>,
 }
 
 /// Two convolutions over time, the second of which halves the frames, then blocks.
@@ -92,8 +92,7 @@ impl WhisperConfig {
             blocks: (0..self.decoder_layers).map(|_| block.init_decoder(device)).collect(),
             norm: LayerNormConfig::new(d).init(device),
         };
-        let sines = Arc::new(sinusoid_values(self.positions, d));
-        Whisper { encoder, decoder, config: *self, sines }
+        Whisper { encoder, decoder, config: *self, sines: Arc::default() }
     }
 }
 
@@ -117,10 +116,11 @@ impl Whisper {
         let x = activated(first.forward(features.unsqueeze_dim(2), pass));
         let x = activated(second.forward(x.unsqueeze_dim(2), pass));
         let x = pass.at_least_fp32(x);
-        let x =
-            x.clone() + from_host([1, self.config.positions, self.config.d_model], &x.device(), || self.sines.to_vec());
-        let x = pass.with("input").dropout(x, self.config.dropout);
-        let positions = self.config.positions;
+        let WhisperConfig { positions, d_model, dropout, .. } = self.config;
+        let table = from_host([1, positions, d_model], &x.device(), || {
+            self.sines.get_or_init(|| sinusoid_values(positions, d_model)).clone()
+        });
+        let x = pass.with("input").dropout(x + table, dropout);
         let lengths = Lengths::new(vec![positions as u32; b], positions);
         let run = |x, (index, block): (usize, &EncoderBlock)| {
             let (lengths, pass) = (lengths.clone(), pass.with("block").at(index));
