@@ -116,4 +116,80 @@ mod tests {
         assert_eq!(monotonic_alignment(&[0.0; 9], 3, 3, 3), [1, 1, 1]);
         assert_eq!(monotonic_alignment(&[-5.0; 4], 1, 4, 4), [4]);
     }
+    /// Makes scores `[b, t, k]`, and for each utterance its numbers of tokens and frames: all of them first, then any.
+    #[cfg(feature = "wgpu")]
+    fn drawn(key: Key, [b, t, k]: [usize; 3], largest: f64) -> (Vec<f32>, [Vec<u32>; 2]) {
+        let scores = (0..b * t * k).map(|i| ((key.at(i as u64).unit() - 0.9) * largest) as f32).collect();
+        let lengths = |name: &str, most: usize| {
+            let any = |index: usize| key.with(name).at(index as u64).below(most as u64 + 1) as u32;
+            (0..b).map(|index| if index == 0 { most as u32 } else { any(index) }).collect()
+        };
+        (scores, [lengths("tokens", k), lengths("frames", t)])
+    }
+
+    /// Needs a device with Vulkan, Metal or WebGPU; a software device will do.
+    #[cfg(feature = "wgpu")]
+    #[test]
+    fn device_kernels_find_the_alignments_of_the_host() {
+        use burn::tensor::{Device, DeviceKind, Tensor, TensorData};
+        use plimsoll_tape::gpu::share_frames;
+
+        use crate::Lengths;
+
+        let gpu = Device::wgpu(DeviceKind::DefaultDevice);
+        let cases = [
+            ([1, 1, 1], 1.0),
+            ([3, 40, 7], 4.0),
+            ([2, 33, 33], 1.0),
+            ([4, 31, 40], 1.0),
+            ([2, 700, 180], 30.0),
+            ([1, 2300, 900], 50.0),
+        ];
+        for (case, (shape, largest)) in cases.into_iter().enumerate() {
+            let [b, t, k] = shape;
+            let (scores, [tokens, frames]) = drawn(Key::new(case as u64), shape, largest);
+            let run = || {
+                let [tokens, frames] = [(&tokens, k), (&frames, t)]
+                    .map(|(each, width)| Lengths::new(each.clone(), width).attention_mask(false));
+                let on_gpu = Tensor::<3>::from_data(TensorData::new(scores.clone(), shape), &gpu);
+                let found = share_frames(on_gpu, &tokens, &frames, 20.0).expect("a GPU has the kernels");
+                let values = |data: TensorData| data.try_into_vec::<f32>().unwrap();
+                let (durations, places) = (values(found.durations.into_data()), values(found.places.into_data()));
+                (durations, places, values(found.expansion.into_data()))
+            };
+            let (durations, places, expansion) = run();
+            for index in 0..b {
+                let (count, valid) = (tokens[index] as usize, frames[index] as usize);
+                let own = &scores[index * t * k..][..t * k];
+                let found: Vec<u32> = durations[index * k..][..count].iter().map(|&frames| frames as u32).collect();
+                let first: Vec<u32> = (0..count).map(|token| u32::from(token < valid)).collect();
+                if count == 0 || count > valid {
+                    assert_eq!(found, first, "case {case}, utterance {index}");
+                } else {
+                    let turned: Vec<f32> =
+                        (0..k).flat_map(|token| (0..t).map(move |frame| own[frame * k + token])).collect();
+                    let best = monotonic_alignment(&turned, count, valid, t);
+                    let lost = score(&turned, &best, t) - score(&turned, &found, t);
+                    assert!(found.iter().all(|&frames| frames > 0), "case {case}, utterance {index}");
+                    assert!((0.0..1e-3 * largest).contains(&lost.max(0.0)), "case {case}, utterance {index}: {lost}");
+                }
+                assert!(durations[index * k + count..(index + 1) * k].iter().all(|&frames| frames == 0.0));
+                let mut expected = (vec![0.0; t * 2], vec![0.0; t * k]);
+                let of_frames = found
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(token, &frames)| (0..frames).map(move |place| (token, place, frames)));
+                for (frame, (token, place, frames)) in of_frames.enumerate() {
+                    expected.0[frame * 2] = (place as f32 + 0.5) / frames as f32;
+                    expected.0[frame * 2 + 1] = frames as f32 / 20.0;
+                    expected.1[frame * k + token] = 1.0;
+                }
+                for (found, expected) in places[index * t * 2..][..t * 2].iter().zip(&expected.0) {
+                    assert!((found - expected).abs() < 1e-6, "case {case}, utterance {index}");
+                }
+                assert!(expansion[index * t * k..][..t * k] == expected.1, "case {case}, utterance {index}");
+            }
+            assert!(run() == (durations, places, expansion), "case {case}: two runs differ");
+        }
+    }
 }

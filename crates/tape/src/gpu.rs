@@ -1,4 +1,5 @@
-//! Burn's GPU backends: settings of memory pools and of tuning, measurements of kernels, and the CTC loss, which has kernels only there.
+//! Burn's GPU backends: settings of memory pools and of tuning, measurements of kernels, and what has kernels only there: the CTC loss and
+//! monotonic alignment.
 
 mod calls;
 pub(crate) mod counts;
@@ -6,7 +7,7 @@ mod kernel_clock;
 mod observation;
 mod timings;
 
-pub use crate::fused::ctc;
+pub use crate::fused::{FrameShares, ctc, share_frames};
 pub use calls::{CallCounter, Calls};
 pub use kernel_clock::KernelClock;
 pub use timings::KernelTime;

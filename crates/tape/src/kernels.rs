@@ -15,6 +15,8 @@ use crate::noise::DropRule;
 const PART_ALIGNMENT: usize = 512;
 
 #[cfg(feature = "cube")]
+mod alignment;
+#[cfg(feature = "cube")]
 mod convolution;
 #[cfg(feature = "cube")]
 mod ctc;
@@ -119,7 +121,7 @@ impl CtcRule {
     /// Returns the number of states that a kernel has room for: few sizes, as each is a kernel of its own.
     #[cfg(feature = "cube")]
     pub(crate) fn room(&self) -> usize {
-        self.states.next_power_of_two().max(128)
+        room_for(self.states)
     }
 
     /// Returns the shape of the sums over the paths from both ends of `b` samples of `t` frames. All frames are one row: rows have gaps
@@ -301,6 +303,16 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         rule: CtcRule,
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
 
+    /// Shares the frames of utterances among their tokens by `scores` `[b, t, k]` in fp32, of which the first `frames` and `tokens`, both `[b]`,
+    /// count. Returns 1 at the token of each frame `[b, t, k]`, the place of each frame in its token and the frames of the token by `unit`
+    /// `[b, t, 2]`, and the frames of each token `[b, k]`.
+    fn share_frames(
+        scores: FloatTensor<Self>,
+        tokens: IntTensor<Self>,
+        frames: IntTensor<Self>,
+        unit: f32,
+    ) -> [FloatTensor<Self>; 3];
+
     /// Computes the gradients of a layer norm from that of the norm, `grad_output`, and `other`, that of its input beside it. `kept` are the
     /// input, its moments, and the scale. `added` says how a product ended that was added to the input, of rows that are at most
     /// [`MOST_JOINED_WIDTH`] wide. Returns the gradients of the input, of the product if there was one, of scale and shift, and of the bias
@@ -457,6 +469,26 @@ pub(crate) fn distances_shape(scores: &Shape) -> Shape {
 /// Returns the shape of the gradients of a weight of `shape` in `count` pieces. Each begins where a GPU allows a tensor to begin.
 pub(crate) fn parts_shape(shape: [usize; 2], count: usize, width: usize) -> [usize; 2] {
     [count, (shape[0] * shape[1] * width).next_multiple_of(PART_ALIGNMENT) / width]
+}
+
+/// Most tokens of a text whose frames a kernel finds: it holds a number for each in the memory of a group.
+pub(crate) const MOST_TOKENS: usize = 2048;
+
+/// Frames whose bits are in one word.
+pub(crate) const FRAMES_IN_WORD: usize = 32;
+
+/// Returns the shapes of what [`KernelBackend::share_frames`] makes for scores of the shape `scores`, and of what it needs beside: a bit for
+/// each token and frame, and the first frame of each token.
+fn share_shapes(scores: &Shape) -> [Shape; 5] {
+    let [b, t, k] = [scores[0], scores[1], scores[2]];
+    let bits = [b, t.div_ceil(FRAMES_IN_WORD) * k];
+    [scores.clone(), Shape::new([b, t, 2]), Shape::new([b, k]), Shape::new(bits), Shape::new([b, k + 1])]
+}
+
+/// Returns the number of places that a kernel has for `count`: few sizes, as each is a kernel of its own.
+#[cfg(feature = "cube")]
+fn room_for(count: usize) -> usize {
+    count.next_power_of_two().max(128)
 }
 
 /// Returns the type of addresses that reach all values of `tensors`.

@@ -28,7 +28,7 @@ pub use decoder::{Conditioning, MelDecoder, MelDecoderOutput};
 pub use dtw::dtw_distance;
 pub use evaluate::{SynthesisEvaluation, SynthesizedUtterance, evaluate_synthesis, teacher_forced_losses};
 pub use generate::{Ending, GeneratedMels, GenerationDetail, GenerationOptions};
-pub use parallel::{AlignedOutput, Durations, ParallelConfig, ParallelLossConfig, ParallelSynthesizer};
+pub use parallel::{AlignedOutput, ParallelConfig, ParallelLossConfig, ParallelSynthesizer};
 pub use pipeline::{SpeechOptions, SpeechPipeline, SpeechSegment, SynthesisError, SynthesizedSpeech, Voice};
 pub use speech_model::{SpeechConfig, SpeechModel, SpeechTask, SpeechText};
 pub use split::split_text;

@@ -11,8 +11,9 @@ use burn_dispatch::backends::Cube;
 
 use super::queue::queue;
 use super::{
-    CtcRule, EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, convolution, ctc, depthwise,
-    distances_shape, end_norm, epilogue, heads, moments_shape, norm, norm_back, norm_back_outputs, weights, windows,
+    CtcRule, EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, alignment, convolution, ctc, depthwise,
+    distances_shape, end_norm, epilogue, heads, moments_shape, norm, norm_back, norm_back_outputs, share_shapes,
+    weights, windows,
 };
 use crate::geometry::Geometry;
 
@@ -316,6 +317,21 @@ impl KernelBackend for Cube {
         });
         let losses = made.remove(0);
         (losses, made.pop())
+    }
+
+    fn share_frames(
+        scores: FloatTensor<Self>,
+        tokens: IntTensor<Self>,
+        frames: IntTensor<Self>,
+        unit: f32,
+    ) -> [FloatTensor<Self>; 3] {
+        let made = share_shapes(&scores.shape()).into_iter().take(3).map(|shape| (shape, DType::F32)).collect();
+        let made = queue("share_frames", vec![scores, tokens, frames], made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            alignment::share(next(), next(), next(), unit).into()
+        });
+        made.try_into().unwrap_or_else(|_| unreachable!("three tensors are made"))
     }
 
     fn attention_weights_back(

@@ -8,7 +8,7 @@ use burn_dispatch::backends::Capture;
 use super::{
     CtcRule, EndTensors, EpilogueRule, HeadsRule, KernelBackend, MOST_JOINED_WIDTH, WeightsRule, column_groups,
     distances_shape, ends_at_once, moments_shape, norm_back_outputs, norm_back_sums_shape, norm_sums_shape,
-    parts_shape, sums_shape, tap_groups,
+    parts_shape, share_shapes, sums_shape, tap_groups,
 };
 use crate::capture::{CustomOp, record_kernel};
 use crate::geometry::Geometry;
@@ -192,6 +192,22 @@ impl KernelBackend for Capture {
         }
         let losses = made.remove(0);
         (losses, rule.has_gradient.then(|| made.remove(0)))
+    }
+
+    fn share_frames(
+        scores: FloatTensor<Self>,
+        tokens: IntTensor<Self>,
+        frames: IntTensor<Self>,
+        _unit: f32,
+    ) -> [FloatTensor<Self>; 3] {
+        let made = share_shapes(&scores.shape()).map(|shape| (shape, DType::F32)).to_vec();
+        let mut made = record_kernel("alignment", vec![scores, tokens, frames], made);
+        let (begins, entered) = (made.pop(), made.pop());
+        // The kernels after the first.
+        for beside in [entered, begins] {
+            record_kernel("alignment", beside.into_iter().collect(), Vec::new());
+        }
+        made.try_into().unwrap_or_else(|_| unreachable!("three tensors are left"))
     }
 
     fn attention_weights_back(

@@ -3,8 +3,9 @@
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{TimeOwner, timing};
 use plimsoll_layers::{Lengths, monotonic_alignment};
+use plimsoll_tape::gpu::{FrameShares, share_frames};
 use plimsoll_tape::transfer::from_host;
-use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, without_autodiff};
+use plimsoll_tape::{detach, is_capture_device, runs_host_ops, without_autodiff};
 use rayon::prelude::*;
 
 // Shapes: b texts, k tokens, t frames, f features.
@@ -14,28 +15,77 @@ pub(super) const LONG_TOKEN: f32 = 20.0;
 
 /// The number of frames of each token, for all texts of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Durations {
+pub(super) struct Durations {
     /// Frames of each token, for each text.
-    pub frames: Vec<Vec<u32>>,
-    /// Number of reads from the device for which the search waited: 1 on a GPU, 0 on the CPU.
-    pub reads: u32,
+    pub(super) frames: Vec<Vec<u32>>,
 }
 
-impl Durations {
+/// The frames of a batch, shared among the tokens of its texts, as tensors.
+#[derive(Clone, Debug)]
+pub(super) struct SharedFrames {
+    /// `[b, t, k]`, which gives each frame the values of its token: 1 at the token of a frame.
+    pub(super) expansion: Tensor<3>,
+    /// `[b, t, 2]`: the place of each frame within its token, from 0 at the begin of the token to 1 at its end, and the duration of the
+    /// token.
+    pub(super) places: Tensor<3>,
+    /// `[b, k]`: the number of frames of each token, and 1 in the padding and for a token without a frame.
+    durations: Tensor<2>,
+    /// Number of reads from the device for which the search waited.
+    pub(super) reads: u32,
+}
+
+impl SharedFrames {
     /// Finds the durations that fit best: `prior` `[b, k, f]` is the frame that each token expects, `target` `[b, t, f]` are
     /// the true frames. A text with more tokens than frames gets one frame for each of its first tokens.
     ///
-    /// No gradient depends on the search. It runs on the CPU, the texts in parallel, so that all devices find the same.
-    pub fn search(prior: Tensor<3>, target: Tensor<3>, tokens: &Lengths, frames: &Lengths) -> Self {
-        let (prior, target) = (without_autodiff(prior), without_autodiff(target));
-        let device = inner_device(&prior.device());
+    /// No gradient depends on the search. A GPU searches by itself, in fp32, so it may choose another of two alignments that are equally
+    /// good but for rounding. Elsewhere the search runs on the CPU, the texts in parallel.
+    pub(super) fn search(prior: Tensor<3>, target: Tensor<3>, tokens: &Lengths, frames: &Lengths) -> Self {
+        let on = target.device();
+        // The square of the true frame is the same for all tokens, so it is left out.
+        if !runs_host_ops(&on) {
+            let (prior, target) = (detach(prior.clone()), detach(target.clone()));
+            let own = prior.clone().square().sum_dim(2).swap_dims(1, 2) * 0.5;
+            let scores = target.matmul(prior.swap_dims(1, 2)) - own;
+            let valid = |lengths: &Lengths| lengths.attention_mask(false);
+            if let Some(found) = share_frames(scores, &valid(tokens), &valid(frames), LONG_TOKEN) {
+                let FrameShares { expansion, places, durations } = found;
+                return Self { expansion, places, durations: durations.clamp_min(1.0), reads: 0 };
+            }
+        }
+        let (durations, reads) = Durations::search(without_autodiff(prior), without_autodiff(target), tokens, frames);
+        Self { reads, ..durations.shared(tokens.width(), frames.width(), &on) }
+    }
+
+    /// Returns the logarithm of each duration, `[b, k]`; 0 in the padding and for a token without a frame.
+    pub(super) fn logarithms(&self) -> Tensor<2> {
+        self.durations.clone().log()
+    }
+
+    /// Returns the share `[b, k, 1]` of one frame in its token: 1 by the duration.
+    pub(super) fn shares(&self) -> Tensor<3> {
+        self.durations.clone().recip().unsqueeze_dim(2)
+    }
+
+    /// Reads the number of frames of each token, for texts of `tokens`.
+    pub(super) fn durations(&self, tokens: &Lengths) -> Vec<Vec<u32>> {
+        let counts = without_autodiff(self.expansion.clone()).sum_dim(1).into_data().convert::<u32>();
+        let counts: Vec<u32> = counts.try_into_vec().expect("converted to u32");
+        let rows = counts.chunks(tokens.width().max(1)).zip(tokens.each());
+        rows.map(|(row, &tokens)| row[..tokens as usize].to_vec()).collect()
+    }
+}
+
+impl Durations {
+    /// Searches on the host. Returns the number of reads from the device for which the search waited, too.
+    fn search(prior: Tensor<3>, target: Tensor<3>, tokens: &Lengths, frames: &Lengths) -> (Self, u32) {
+        let device = prior.device();
         let reads = u32::from(!runs_host_ops(&device));
         let sizes = tokens.each().iter().zip(frames.each());
-        // The square of the true frame is the same for all tokens, so it is left out.
         let own = prior.clone().square().sum_dim(2) * 0.5;
         let scores = prior.matmul(target.swap_dims(1, 2)) - own;
         if is_capture_device(&device) {
-            return Self { frames: sizes.map(|(&tokens, &frames)| evenly(tokens, frames)).collect(), reads };
+            return (Self { frames: sizes.map(|(&tokens, &frames)| evenly(tokens, frames)).collect() }, reads);
         }
         let read = || scores.into_data().convert::<f32>();
         let data = if reads > 0 { timing::measure(TimeOwner::Read, read) } else { read() };
@@ -46,11 +96,21 @@ impl Durations {
             false => evenly(tokens, frames),
         };
         let sizes: Vec<(usize, (&u32, &u32))> = sizes.enumerate().collect();
-        Self { frames: sizes.into_par_iter().map(search).collect(), reads }
+        (Self { frames: sizes.into_par_iter().map(search).collect() }, reads)
+    }
+
+    /// Makes the tensors of these durations, for texts of `tokens` and utterances of `frames`, both padded.
+    pub(super) fn shared(&self, tokens: usize, frames: usize, device: &Device) -> SharedFrames {
+        SharedFrames {
+            expansion: self.expansion(tokens, frames, device),
+            places: self.places(frames, device),
+            durations: self.durations(tokens, device),
+            reads: 0,
+        }
     }
 
     /// Returns the number of frames of each text, padded to the longest.
-    pub fn lengths(&self) -> Lengths {
+    pub(super) fn lengths(&self) -> Lengths {
         let lengths: Vec<u32> = self.frames.iter().map(|text| text.iter().sum()).collect();
         let width = lengths.iter().copied().max().unwrap_or(0).max(1) as usize;
         Lengths::new(lengths, width)
@@ -87,12 +147,12 @@ impl Durations {
         })
     }
 
-    /// Builds the logarithm of each duration, `[b, k]`; 0 in the padding and for a token without a frame.
-    pub(super) fn logarithms(&self, tokens: usize, device: &Device) -> Tensor<2> {
+    /// Builds the number of frames of each token, `[b, k]`; 1 in the padding and for a token without a frame.
+    fn durations(&self, tokens: usize, device: &Device) -> Tensor<2> {
         from_host([self.frames.len(), tokens], device, || {
             let row = |text: &Vec<u32>| {
-                let logarithms = text.iter().map(|&frames| (frames.max(1) as f32).ln());
-                logarithms.chain(std::iter::repeat(0.0)).take(tokens).collect::<Vec<f32>>()
+                let frames = text.iter().map(|&frames| frames.max(1) as f32);
+                frames.chain(std::iter::repeat(1.0)).take(tokens).collect::<Vec<f32>>()
             };
             self.frames.iter().flat_map(row).collect()
         })
@@ -116,14 +176,15 @@ mod tests {
 
     #[test]
     fn frames_get_the_values_and_places_of_their_token() {
-        let durations = Durations { frames: vec![vec![2, 1], vec![1]], reads: 0 };
+        let durations = Durations { frames: vec![vec![2, 1], vec![1]] };
         let device = Device::flex();
         let values = |tensor: Tensor<3>| tensor.into_data().try_into_vec::<f32>().unwrap();
         assert_eq!(durations.lengths().each(), [3, 1]);
-        assert_eq!(values(durations.expansion(2, 3, &device)), [1., 0., 1., 0., 0., 1., 1., 0., 0., 0., 0., 0.]);
-        let places = values(durations.places(3, &device));
-        assert_eq!(places[..6], [0.25, 0.1, 0.75, 0.1, 0.5, 0.05]);
-        let logarithms: Vec<f32> = durations.logarithms(2, &device).into_data().try_into_vec().unwrap();
+        let shared = durations.shared(2, 3, &device);
+        assert_eq!(values(shared.expansion.clone()), [1., 0., 1., 0., 0., 1., 1., 0., 0., 0., 0., 0.]);
+        assert_eq!(values(shared.places.clone())[..6], [0.25, 0.1, 0.75, 0.1, 0.5, 0.05]);
+        assert_eq!(values(shared.shares()), [0.5, 1.0, 1.0, 1.0]);
+        let logarithms: Vec<f32> = shared.logarithms().into_data().try_into_vec().unwrap();
         assert_eq!(logarithms, [2f32.ln(), 0.0, 0.0, 0.0]);
     }
 
@@ -133,10 +194,11 @@ mod tests {
         let prior = Tensor::<3>::from_data([[[1.0, 0.0], [0.0, 2.0]]], &device);
         let target = Tensor::<3>::from_data([[[1.0, 0.1], [0.9, 0.0], [0.1, 2.0], [0.0, 0.0]]], &device);
         let (tokens, frames) = (Lengths::new(vec![2], 2), Lengths::new(vec![3], 4));
-        assert_eq!(Durations::search(prior.clone(), target.clone(), &tokens, &frames).frames, [[2, 1]]);
+        let found = SharedFrames::search(prior.clone(), target.clone(), &tokens, &frames);
+        assert_eq!(found.durations(&tokens), [[2, 1]]);
         // Fewer frames than tokens.
-        let short = Durations::search(prior, target, &tokens, &Lengths::new(vec![1], 4));
-        assert_eq!(short.frames, [[1, 0]]);
+        let short = SharedFrames::search(prior, target, &tokens, &Lengths::new(vec![1], 4));
+        assert_eq!(short.durations(&tokens), [[1, 0]]);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use burn::tensor::Tensor;
 use plimsoll_core::Key;
 use plimsoll_layers::Lengths;
-use plimsoll_tape::transfer::from_host;
 use plimsoll_tape::{Pass, TensorBatch};
 
 use super::ParallelSynthesizer;
@@ -53,11 +52,11 @@ impl ParallelSynthesizer {
         let own = logarithms.chunks_exact(k).zip(text.lengths.each());
         let predicted = own.map(|(row, &tokens)| self.whole_frames(&row[..tokens as usize], rate));
         let (frames, endings): (Vec<Vec<u32>>, Vec<Ending>) = predicted.unzip();
-        let durations = Durations { frames, reads: 0 };
+        let durations = Durations { frames };
         let lengths = durations.lengths();
-        let expansion = durations.expansion(k, lengths.width(), &text.vectors.device());
+        let shared = durations.shared(k, lengths.width(), &text.vectors.device());
         let text = self.with_predicted_prosody(text, options, pass);
-        let normalized = self.decode(&text, &durations, &expansion, &lengths, pass);
+        let normalized = self.decode(&text, &shared, &lengths, pass);
         let normalization = self.config().normalization;
         let mels = normalized * normalization.std + normalization.mean;
         let values = mels.into_data().try_into_vec::<f32>().expect("frames are in fp32");
@@ -100,10 +99,8 @@ impl ParallelSynthesizer {
         let (b, k) = (batch.tokens.len(), text.lengths.width());
         let [_, frames] = self.config().length_bounds.frame_bounds(k);
         let each = text.lengths.each().iter().map(|&tokens| vec![frames as u32 / tokens.max(1); tokens as usize]);
-        let durations = Durations { frames: each.collect(), reads: 0 };
-        let device = text.vectors.device();
-        let expansion = from_host([b, frames, k], &device, || vec![0.0; b * frames * k]);
-        let _ = self.decode(&text, &durations, &expansion, &Lengths::new(vec![frames as u32; b], frames), pass);
+        let shared = Durations { frames: each.collect() }.shared(k, frames, &text.vectors.device());
+        let _ = self.decode(&text, &shared, &Lengths::new(vec![frames as u32; b], frames), pass);
     }
 }
 

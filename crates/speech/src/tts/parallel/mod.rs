@@ -12,5 +12,4 @@ mod tokens;
 mod voice_links;
 
 pub use config::{ParallelConfig, ParallelLossConfig};
-pub use durations::Durations;
 pub use model::{AlignedOutput, ParallelSynthesizer};

@@ -10,7 +10,7 @@ use plimsoll_tape::{Pass, StepLoss, Task, TensorBatch, detach, initialize};
 use plimsoll_text::Tokenizer;
 
 use super::ParallelConfig;
-use super::durations::{Durations, LONG_TOKEN};
+use super::durations::{LONG_TOKEN, SharedFrames};
 use super::prosody::Prosody;
 use super::tokens::{EncodedTokens, stack, stack_with};
 use super::voice_links::{VoiceLinks, with_pitch_of_voice};
@@ -63,12 +63,19 @@ pub struct AlignedOutput {
     pub log_durations: Tensor<2>,
     /// Prosody of each token: that of the true frames, and the predicted one, `[utterances, tokens, values]`. `None` for a model without.
     pub prosody: Option<[Tensor<3>; 2]>,
-    /// Durations that fit the true frames best.
-    pub durations: Durations,
+    /// The true frames as they are shared among tokens.
+    shared: SharedFrames,
     /// Number of valid frames of each utterance.
     pub frame_lengths: Lengths,
     /// Number of valid tokens of each text, with the start token.
     pub token_lengths: Lengths,
+}
+
+impl AlignedOutput {
+    /// Reads the durations that fit the true frames best: the number of frames of each token, for each text.
+    pub fn durations(&self) -> Vec<Vec<u32>> {
+        self.shared.durations(&self.token_lengths)
+    }
 }
 
 impl ParallelConfig {
@@ -126,7 +133,7 @@ impl ParallelSynthesizer {
         let references = self.config.normalization.normalize(references);
         let voice = self.voice.forward(references.clone(), &lengths, &pass.with("voice"));
         match self.prosody.as_ref().filter(|_| self.config.voice_has_pitch()) {
-            Some(prosody) => Tensor::cat(vec![voice, prosody.pitch_of_voice(references, &lengths)], 2),
+            Some(prosody) => Tensor::cat(vec![voice, prosody.pitch_of_voice(references, &lengths, pass)], 2),
             None => voice,
         }
     }
@@ -138,23 +145,22 @@ impl ParallelSynthesizer {
         let frame_lengths = Lengths::new(batch.frame_lengths.clone(), target.dims()[1]);
         let text = self.encode_text(&batch.tokens, self.batch_voices(batch, pass), pass);
         let prior = pass.at_least_fp32(pass.dense(&self.prior, text.vectors.clone()));
-        let durations = Durations::search(prior.clone(), target.clone(), &text.lengths, &frame_lengths);
+        let shared = SharedFrames::search(prior.clone(), target.clone(), &text.lengths, &frame_lengths);
         let log_durations = self.log_durations(&text, pass);
-        let (k, t) = (text.lengths.width(), frame_lengths.width());
-        let expansion = durations.expansion(k, t, &target.device());
-        let prosody = self.prosody.as_ref().map(|prosody| {
-            [prosody.find(target.clone(), &expansion, &durations, pass), self.predicted(prosody, &text, pass)]
-        });
+        let prosody = self
+            .prosody
+            .as_ref()
+            .map(|prosody| [prosody.find(target.clone(), &shared, pass), self.predicted(prosody, &text, pass)]);
         let heard = prosody.as_ref().map(|[found, _]| found.clone());
         let heard = self.prosody.as_ref().zip(heard).map(|(part, found)| part.with_noise(found, pass));
         let spoken = self.with_prosody(text, heard, pass);
-        let frames = self.decode(&spoken, &durations, &expansion, &frame_lengths, pass);
+        let frames = self.decode(&spoken, &shared, &frame_lengths, pass);
         AlignedOutput {
             frames,
             prosody,
-            prior: expansion.matmul(prior),
+            prior: shared.expansion.clone().matmul(prior),
             log_durations,
-            durations,
+            shared,
             frame_lengths,
             token_lengths: spoken.lengths,
             target,
@@ -166,13 +172,10 @@ impl ParallelSynthesizer {
     /// be stored on a GPU.
     pub fn losses(&self, output: AlignedOutput) -> Vec<(&'static str, Tensor<1>)> {
         let loss = &self.config.loss;
-        let device = output.target.device();
         let frames = mel_distance(output.frames, output.target.clone(), &output.frame_lengths, loss.distance);
         let expected = output.frame_lengths.clear_padding(output.prior - output.target);
         let prior = expected.square().sum() * (loss.prior_weight / self.config.features as f64);
-        let k = output.token_lengths.width();
-        let true_durations = output.durations.logarithms(k, &device);
-        let deviance = deviance(output.log_durations, true_durations).unsqueeze_dim::<3>(2);
+        let deviance = deviance(output.log_durations, output.shared.logarithms()).unsqueeze_dim::<3>(2);
         let duration = output.token_lengths.clear_padding(deviance).sum() * loss.duration_weight;
         let mut parts = vec![("frames", frames), ("prior", prior), ("duration", duration)];
         if let Some([found, predicted]) = output.prosody {
@@ -274,20 +277,19 @@ impl ParallelSynthesizer {
         }
     }
 
-    /// Computes normalized frames `[b, t, f]`: each token's vector is repeated for its frames by `expansion` `[b, t, k]`, and
-    /// gets the place of each frame in its token.
+    /// Computes normalized frames `[b, t, f]`: each token's vector is repeated for its frames, and gets the place of each frame in its
+    /// token.
     pub(super) fn decode(
         &self,
         text: &EncodedTokens,
-        durations: &Durations,
-        expansion: &Tensor<3>,
+        shared: &SharedFrames,
         lengths: &Lengths,
         pass: &Pass,
     ) -> Tensor<3> {
         let pass = &pass.with("decoder");
-        let x = expansion.clone().matmul(pass.at_least_fp32(pass.dense(&self.text_to_frames, text.vectors.clone())));
-        let places = durations.places(lengths.width(), &x.device());
-        let x = x + pass.at_least_fp32(pass.dense(&self.place_to_frames, places));
+        let tokens = pass.at_least_fp32(pass.dense(&self.text_to_frames, text.vectors.clone()));
+        let x = shared.expansion.clone().matmul(tokens);
+        let x = x + pass.at_least_fp32(pass.dense(&self.place_to_frames, shared.places.clone()));
         let x = stack_with(&self.frame_blocks, x, lengths, pass, |index, x| match &self.voice_links {
             Some(links) => links.for_frames(index, x, text, pass),
             None => x,
@@ -328,7 +330,7 @@ impl Task for ParallelSynthesizer {
 
     fn loss(&self, batch: &TensorBatch, pass: &Pass) -> StepLoss {
         let output = self.aligned(batch, pass);
-        let reads = output.durations.reads;
+        let reads = output.shared.reads;
         let parts = self.losses(output);
         let sum = parts.iter().map(|(_, part)| part.clone()).reduce(|sum, part| sum + part);
         let sum = sum.expect("frames are always compared");

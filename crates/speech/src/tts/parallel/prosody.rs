@@ -9,7 +9,7 @@ use plimsoll_tape::Pass;
 use plimsoll_tape::transfer::from_host;
 
 use super::ParallelConfig;
-use super::durations::Durations;
+use super::durations::SharedFrames;
 use super::pitch::{OCTAVE_SCALE, PitchFinder};
 use super::tokens::{EncodedTokens, stack};
 
@@ -63,25 +63,19 @@ impl Prosody {
         })
     }
 
-    /// Finds the prosody `[b, k, p]` of true frames `target` `[b, t, f]` that `expansion` `[b, t, k]` gives to tokens.
-    pub(super) fn find(
-        &self,
-        target: Tensor<3>,
-        expansion: &Tensor<3>,
-        durations: &Durations,
-        pass: &Pass,
-    ) -> Tensor<3> {
+    /// Finds the prosody `[b, k, p]` of true frames `target` `[b, t, f]` that are shared among tokens.
+    pub(super) fn find(&self, target: Tensor<3>, frames: &SharedFrames, pass: &Pass) -> Tensor<3> {
         let pass = &pass.with("prosody");
-        let [_, _, k] = expansion.dims();
-        let shares = durations.shares(k, &target.device());
+        let (expansion, shares) = (&frames.expansion, frames.shares());
         let mean = |frames: Tensor<3>| expansion.clone().swap_dims(1, 2).matmul(frames) * shares.clone();
         let mut means = mean(target.clone());
         let mut parts = Vec::new();
         if let Some(pitch) = &self.pitch {
-            parts.push(pitch.find(mean(target.clamp_min(AUDIBLE)), &expansion.clone().sum_dim(1).swap_dims(1, 2)));
+            let counts = expansion.clone().sum_dim(1).swap_dims(1, 2);
+            parts.push(pitch.find(mean(target.clamp_min(AUDIBLE)), &counts, pass.constants()));
             let energy = means.clone().mean_dim(2);
             parts.push(energy.clone());
-            means = pitch.without_harmonics(means) - energy;
+            means = pitch.without_harmonics(means, pass.constants()) - energy;
         }
         if let (Some(from_frames), Some(found)) = (&self.from_frames, &self.found) {
             let x = pass.at_least_fp32(pass.dense(from_frames, means)).tanh();
@@ -94,9 +88,9 @@ impl Prosody {
     ///
     /// # Panics
     /// If the model knows no pitch.
-    pub(super) fn pitch_of_voice(&self, references: Tensor<3>, lengths: &Lengths) -> Tensor<3> {
+    pub(super) fn pitch_of_voice(&self, references: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
         let pitch = self.pitch.as_ref().expect("a voice has a pitch in models that know it");
-        pitch.mean(references.clamp_min(AUDIBLE), lengths)
+        pitch.mean(references.clamp_min(AUDIBLE), lengths, pass.constants())
     }
 
     /// Predicts the prosody `[b, k, p]` of a text from vectors of its tokens.
@@ -165,23 +159,10 @@ impl Prosody {
     pub(super) fn add(&self, text: EncodedTokens, prosody: Tensor<3>, pass: &Pass) -> EncodedTokens {
         let mut vectors = text.vectors + pass.at_least_fp32(pass.dense(&self.to_text, prosody.clone()));
         if let (Some(link), Some(pitch)) = (&self.harmonics_to_text, &self.pitch) {
-            let harmonics = pitch.harmonics(prosody.narrow(2, 0, 1));
+            let harmonics = pitch.harmonics(prosody.narrow(2, 0, 1), pass.constants());
             vectors = vectors + pass.at_least_fp32(pass.dense(link, harmonics));
         }
         EncodedTokens { vectors, ..text }
-    }
-}
-
-impl Durations {
-    /// Builds the share `[b, k, 1]` of one frame in its token: 1 by the duration.
-    fn shares(&self, tokens: usize, device: &Device) -> Tensor<3> {
-        from_host([self.frames.len(), tokens, 1], device, || {
-            let row = |text: &Vec<u32>| {
-                let shares = text.iter().map(|&frames| 1.0 / frames.max(1) as f32);
-                shares.chain(std::iter::repeat(0.0)).take(tokens).collect::<Vec<f32>>()
-            };
-            self.frames.iter().flat_map(row).collect()
-        })
     }
 }
 
@@ -191,6 +172,7 @@ mod tests {
     use plimsoll_core::{Choice, Key, SampleId};
     use plimsoll_tape::Noise;
 
+    use super::super::durations::Durations;
     use super::*;
 
     fn prosody() -> Prosody {
@@ -223,9 +205,8 @@ mod tests {
         let (device, part) = (Device::flex(), prosody());
         let frames: Vec<f32> = (0..60).map(|n| Key::new(5).at(n).unit() as f32 - 0.5).collect();
         let target = Tensor::<1>::from_floats(frames.as_slice(), &device).reshape([1, 6, 10]);
-        let durations = Durations { frames: vec![vec![2, 4]], reads: 0 };
-        let expansion = durations.expansion(2, 6, &device);
-        let find = |target: Tensor<3>| values(part.find(target, &expansion, &durations, &Pass::plain()));
+        let shared = Durations { frames: vec![vec![2, 4]] }.shared(2, 6, &device);
+        let find = |target: Tensor<3>| values(part.find(target, &shared, &Pass::plain()));
         let (plain, louder) = (find(target.clone()), find(target + 0.5));
         let mean = |frames: &[f32]| frames.iter().sum::<f32>() / frames.len() as f32;
         for (token, own) in [&frames[..20], &frames[20..]].into_iter().enumerate() {

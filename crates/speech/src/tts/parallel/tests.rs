@@ -124,8 +124,9 @@ fn padding_and_other_utterances_do_not_change_the_output() {
             batch.references[index * references + sample.reference.len()..(index + 1) * references].fill(fill);
         }
         let output = model.aligned(&TensorBatch::send(&batch, &Device::flex()), &Pass::plain());
+        let durations = output.durations().remove(0);
         let frames: Vec<f32> = output.frames.into_data().try_into_vec().unwrap();
-        (output.durations.frames[0].clone(), frames[..samples[0].features.len()].to_vec())
+        (durations, frames[..samples[0].features.len()].to_vec())
     };
     let all = samples();
     let alone = output_of(&all[1..2], 0.0);
@@ -142,7 +143,7 @@ fn durations_share_all_frames_of_an_utterance() {
     let all = samples();
     let batch = HostBatch::collate(&all, 10, &Grid::default()).unwrap();
     let output = model.aligned(&TensorBatch::send(&batch, &Device::flex()), &Pass::plain());
-    for (sample, durations) in all.iter().zip(&output.durations.frames) {
+    for (sample, durations) in all.iter().zip(&output.durations()) {
         assert_eq!(durations.len(), sample.tokens.len() + 1);
         assert_eq!(durations.iter().sum::<u32>() as usize, sample.features.len() / 10);
     }
