@@ -12,7 +12,6 @@ use plimsoll_core::{Choice, Precision};
 use crate::flat::copy_of;
 use crate::lora::low_rank;
 use crate::observe::{Observed, observed};
-use crate::transfer::Constants;
 use crate::{Noise, PassObserver};
 
 /// Number of queries for which inference attends at a time.
@@ -38,13 +37,12 @@ pub struct Pass {
     choice: Choice,
     noise: Noise,
     observer: Option<Observed>,
-    constants: Constants,
 }
 
 impl Pass {
     /// Creates a pass with the settings of `choice` and the randomness of `noise`.
     pub fn new(choice: Choice, noise: Noise) -> Self {
-        Self { choice, noise, observer: None, constants: Constants::default() }
+        Self { choice, noise, observer: None }
     }
 
     /// Sets who is called for each layer of the pass; `None` for no one.
@@ -75,11 +73,6 @@ impl Pass {
         &self.noise
     }
 
-    /// Returns the tensors that layers make from sizes alone and share in this pass, such as tables.
-    pub fn constants(&self) -> &Constants {
-        &self.constants
-    }
-
     /// Returns this pass with other random numbers, the branch named `name`. Each place in a model that draws random
     /// numbers needs its own branch.
     #[must_use]
@@ -94,7 +87,7 @@ impl Pass {
     }
 
     fn with_noise(&self, noise: Noise) -> Self {
-        Self { noise, ..self.clone() }
+        Self { choice: self.choice, noise, observer: self.observer.clone() }
     }
 
     /// Returns a copy of the pass with another choice.

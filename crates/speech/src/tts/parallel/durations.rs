@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor};
 use plimsoll_core::{TimeOwner, timing};
 use plimsoll_layers::{Lengths, monotonic_alignment};
 use plimsoll_tape::gpu::{FrameShares, share_frames};
-use plimsoll_tape::transfer::from_host;
+use plimsoll_tape::transfer::{from_host, send_queued};
 use plimsoll_tape::{detach, is_capture_device, runs_host_ops, without_autodiff};
 use rayon::prelude::*;
 
@@ -50,7 +50,10 @@ impl SharedFrames {
             let valid = |lengths: &Lengths| lengths.attention_mask(false);
             if let Some(found) = share_frames(scores, &valid(tokens), &valid(frames), LONG_TOKEN) {
                 let FrameShares { expansion, places, durations } = found;
-                return Self { expansion, places, durations: durations.clamp_min(1.0), reads: 0 };
+                let durations = durations.clamp_min(1.0);
+                // Burn fuses what follows by itself, and leaves some of it alone beside this.
+                send_queued(&on);
+                return Self { expansion, places, durations, reads: 0 };
             }
         }
         let (durations, reads) = Durations::search(without_autodiff(prior), without_autodiff(target), tokens, frames);

@@ -133,7 +133,7 @@ impl ParallelSynthesizer {
         let references = self.config.normalization.normalize(references);
         let voice = self.voice.forward(references.clone(), &lengths, &pass.with("voice"));
         match self.prosody.as_ref().filter(|_| self.config.voice_has_pitch()) {
-            Some(prosody) => Tensor::cat(vec![voice, prosody.pitch_of_voice(references, &lengths, pass)], 2),
+            Some(prosody) => Tensor::cat(vec![voice, prosody.pitch_of_voice(references, &lengths)], 2),
             None => voice,
         }
     }

@@ -6,7 +6,7 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Tensor};
 use plimsoll_audio::{MelAxis, PitchTables};
 use plimsoll_layers::Lengths;
-use plimsoll_tape::transfer::{Constants, from_host};
+use plimsoll_tape::transfer::from_host;
 
 // Shapes: b texts, k tokens, f features, c pitches.
 
@@ -47,19 +47,20 @@ impl PitchFinder {
     ///
     /// A pitch fits if its harmonics are where those of the frame are. Half and double the pitch fit nearly as well, so what is
     /// usual in the utterance decides between them. A token without voice has the usual pitch.
-    pub(super) fn find(&self, means: Tensor<3>, frames: &Tensor<3>, constants: &Constants) -> Tensor<3> {
-        let device = means.device();
-        let table = |table: Table| self.table(table, &device, constants);
-        let details = means.matmul(table(Table::Details));
+    pub(super) fn find(&self, means: Tensor<3>, frames: &Tensor<3>) -> Tensor<3> {
+        let [_, _, f] = means.dims();
+        let (device, c) = (means.device(), self.tables.octaves.len());
+        let table = |values: &[f32], rows: usize| table(values, rows, &device);
+        let details = means.matmul(table(&self.tables.details, f));
         let length = details.clone().square().sum_dim(2).sqrt().clamp_min(NOTHING);
-        let fits = (details / length).matmul(table(Table::Templates));
+        let fits = (details / length).matmul(table(&self.tables.templates, f));
         let heard = (fits.clone().clamp_min(0.0).square() * frames.clone()).sum_dim(1);
-        let common = heard.matmul(table(Table::Near));
+        let common = heard.matmul(table(&self.tables.near, c));
         let highest = common.clone().max_dim(2).clamp_min(f32::MIN_POSITIVE);
         let usual = softmax(common / highest * USUAL_SHARPNESS, 2);
-        let prior = usual.clone().matmul(table(Table::Unlikely)) * USUAL;
+        let prior = usual.clone().matmul(table(&self.tables.unlikely, c)) * USUAL;
         let chosen = softmax((fits.clone() + prior) * SHARPNESS, 2);
-        let octaves = table(Table::Octaves);
+        let octaves = table(&self.tables.octaves, c);
         let fit = (chosen.clone() * fits).sum_dim(2);
         let voiced = ((fit - VOICED[0]) / (VOICED[1] - VOICED[0])).clamp(0.0, 1.0);
         let usual = usual.matmul(octaves.clone());
@@ -69,7 +70,7 @@ impl PitchFinder {
 
     /// Finds the mean pitch `[b, 1, 1]`, in scaled octaves, of recordings with these frames `[b, t, f]`. Frames without voice have the usual
     /// pitch, and padding does not count.
-    pub(super) fn mean(&self, frames: Tensor<3>, lengths: &Lengths, constants: &Constants) -> Tensor<3> {
+    pub(super) fn mean(&self, frames: Tensor<3>, lengths: &Lengths) -> Tensor<3> {
         let [b, t, _] = frames.dims();
         let shares = from_host([b, t, 1], &frames.device(), || {
             let row = |&valid: &u32| {
@@ -78,51 +79,30 @@ impl PitchFinder {
             };
             lengths.each().iter().flat_map(row).collect()
         });
-        (self.find(frames, &shares, constants) * shares).sum_dim(1)
+        (self.find(frames, &shares) * shares).sum_dim(1)
     }
 
     /// Returns the harmonics `[b, k, f]` of pitches `[b, k, 1]` in scaled octaves: details of a frame, of which most lie between -2 and 2.
-    pub(super) fn harmonics(&self, pitch: Tensor<3>, constants: &Constants) -> Tensor<3> {
+    pub(super) fn harmonics(&self, pitch: Tensor<3>) -> Tensor<3> {
         let device = pitch.device();
-        let table = |table: Table| self.table(table, &device, constants);
         let f = self.tables.templates.len() / self.tables.octaves.len();
-        let away = pitch / OCTAVE_SCALE - table(Table::Octaves).swap_dims(1, 2);
+        let away = pitch / OCTAVE_SCALE - table(&self.tables.octaves, 1, &device);
         let near = softmax(away.square() * -NEAR_SHARPNESS, 2);
         // A template has the length 1.
-        near.matmul(table(Table::Templates).swap_dims(1, 2)) * (f as f64).sqrt()
+        near.matmul(table(&self.tables.templates, f, &device).swap_dims(1, 2)) * (f as f64).sqrt()
     }
 
     /// Returns frames `[b, k, f]` without what harmonics make of them.
-    pub(super) fn without_harmonics(&self, frames: Tensor<3>, constants: &Constants) -> Tensor<3> {
-        let details = self.table(Table::Details, &frames.device(), constants);
+    pub(super) fn without_harmonics(&self, frames: Tensor<3>) -> Tensor<3> {
+        let [_, _, f] = frames.dims();
+        let details = table(&self.tables.details, f, &frames.device());
         frames.clone() - frames.matmul(details)
-    }
-
-    /// Returns a table on `device`, as `[1, rows, columns]`. All uses of a pass share it.
-    fn table(&self, table: Table, device: &Device, constants: &Constants) -> Tensor<3> {
-        let PitchTables { details, templates, near, unlikely, octaves, .. } = &*self.tables;
-        let c = octaves.len();
-        let f = templates.len() / c;
-        let (name, values, rows) = match table {
-            Table::Details => ("pitch details", details, f),
-            Table::Templates => ("pitch templates", templates, f),
-            Table::Near => ("near pitches", near, c),
-            Table::Unlikely => ("unlikely pitches", unlikely, c),
-            Table::Octaves => ("octaves of pitches", octaves, c),
-        };
-        let shape = [1, rows, values.len() / rows];
-        constants.get(name, &shape, device, || from_host(shape, device, || values.to_vec()))
     }
 }
 
-/// Tables by which pitch is found.
-#[derive(Clone, Copy)]
-enum Table {
-    Details,
-    Templates,
-    Near,
-    Unlikely,
-    Octaves,
+/// Sends a table with this number of rows to `device`, as `[1, rows, columns]`.
+fn table(values: &[f32], rows: usize, device: &Device) -> Tensor<3> {
+    from_host([1, rows, values.len() / rows], device, || values.to_vec())
 }
 
 #[cfg(test)]
@@ -166,8 +146,7 @@ mod tests {
         let shape = [valid.len(), width, features.n_mels];
         let frames = from_host(shape, &Device::flex(), || frames.to_vec());
         let lengths = Lengths::new(valid.iter().map(|&count| count as u32).collect(), width);
-        let pitch =
-            PitchFinder::new(&MelAxis::of(features)).mean(frames, &lengths, &Constants::default()) / OCTAVE_SCALE;
+        let pitch = PitchFinder::new(&MelAxis::of(features)).mean(frames, &lengths) / OCTAVE_SCALE;
         pitch.into_data().try_into_vec().unwrap()
     }
 
@@ -188,8 +167,7 @@ mod tests {
         let send = |values: Vec<f32>, width: usize| from_host([1, sounds.len(), width], &device, || values.clone());
         let counts = frames.iter().map(|frames| (frames.len() / 80) as f32).collect();
         let means = send(frames.iter().flat_map(mean_of).collect(), 80);
-        let pitch = PitchFinder::new(&MelAxis::of(&features)).find(means, &send(counts, 1), &Constants::default())
-            / OCTAVE_SCALE;
+        let pitch = PitchFinder::new(&MelAxis::of(&features)).find(means, &send(counts, 1)) / OCTAVE_SCALE;
         pitch.into_data().try_into_vec().unwrap()
     }
 
@@ -210,15 +188,14 @@ mod tests {
 
     #[test]
     fn harmonics_of_a_pitch_have_that_pitch() {
-        let (finder, constants) = (PitchFinder::new(&MelAxis::of(&features())), Constants::default());
+        let finder = PitchFinder::new(&MelAxis::of(&features()));
         // From 90 to 380 Hz.
         let octaves: Vec<f32> = (0..40).map(|n| -0.83 + n as f32 * 0.052).collect();
         let device = Device::flex();
         let pitch = from_host([40, 1, 1], &device, || octaves.clone()) * OCTAVE_SCALE;
-        let harmonics = finder.harmonics(pitch, &constants);
+        let harmonics = finder.harmonics(pitch);
         let ones = from_host([40, 1, 1], &device, || vec![1.0; 40]);
-        let found: Vec<f32> =
-            (finder.find(harmonics, &ones, &constants) / OCTAVE_SCALE).into_data().try_into_vec().unwrap();
+        let found: Vec<f32> = (finder.find(harmonics, &ones) / OCTAVE_SCALE).into_data().try_into_vec().unwrap();
         for (found, pitch) in found.iter().zip(&octaves) {
             assert!((found - pitch).abs() < 0.5 / 12.0, "{pitch}: {found}");
         }

@@ -72,10 +72,10 @@ impl Prosody {
         let mut parts = Vec::new();
         if let Some(pitch) = &self.pitch {
             let counts = expansion.clone().sum_dim(1).swap_dims(1, 2);
-            parts.push(pitch.find(mean(target.clamp_min(AUDIBLE)), &counts, pass.constants()));
+            parts.push(pitch.find(mean(target.clamp_min(AUDIBLE)), &counts));
             let energy = means.clone().mean_dim(2);
             parts.push(energy.clone());
-            means = pitch.without_harmonics(means, pass.constants()) - energy;
+            means = pitch.without_harmonics(means) - energy;
         }
         if let (Some(from_frames), Some(found)) = (&self.from_frames, &self.found) {
             let x = pass.at_least_fp32(pass.dense(from_frames, means)).tanh();
@@ -88,9 +88,9 @@ impl Prosody {
     ///
     /// # Panics
     /// If the model knows no pitch.
-    pub(super) fn pitch_of_voice(&self, references: Tensor<3>, lengths: &Lengths, pass: &Pass) -> Tensor<3> {
+    pub(super) fn pitch_of_voice(&self, references: Tensor<3>, lengths: &Lengths) -> Tensor<3> {
         let pitch = self.pitch.as_ref().expect("a voice has a pitch in models that know it");
-        pitch.mean(references.clamp_min(AUDIBLE), lengths, pass.constants())
+        pitch.mean(references.clamp_min(AUDIBLE), lengths)
     }
 
     /// Predicts the prosody `[b, k, p]` of a text from vectors of its tokens.
@@ -159,7 +159,7 @@ impl Prosody {
     pub(super) fn add(&self, text: EncodedTokens, prosody: Tensor<3>, pass: &Pass) -> EncodedTokens {
         let mut vectors = text.vectors + pass.at_least_fp32(pass.dense(&self.to_text, prosody.clone()));
         if let (Some(link), Some(pitch)) = (&self.harmonics_to_text, &self.pitch) {
-            let harmonics = pitch.harmonics(prosody.narrow(2, 0, 1), pass.constants());
+            let harmonics = pitch.harmonics(prosody.narrow(2, 0, 1));
             vectors = vectors + pass.at_least_fp32(pass.dense(link, harmonics));
         }
         EncodedTokens { vectors, ..text }
