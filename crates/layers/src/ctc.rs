@@ -3,8 +3,9 @@
 use burn::tensor::{Tensor, TensorData};
 use plimsoll_core::{TimeOwner, timing};
 use plimsoll_tape::gpu::ctc;
+use plimsoll_tape::losses::with_gradient;
 use plimsoll_tape::transfer::uploaded;
-use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops, with_gradient};
+use plimsoll_tape::{inner_device, is_capture_device, runs_host_ops};
 use rayon::prelude::*;
 
 use crate::Lengths;

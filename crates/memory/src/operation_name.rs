@@ -70,6 +70,7 @@ fn custom_name(operation: &OperationIr) -> &'static str {
         "attention_weights",
         "convolution",
         "convolution gradient",
+        "cross_entropy",
         "ctc",
         "depthwise",
         "epilogue",

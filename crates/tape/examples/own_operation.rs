@@ -6,7 +6,8 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use plimsoll_core::{Key, SampleId};
 use plimsoll_tape::activation::silu;
-use plimsoll_tape::{Noise, backward, count, initialize, with_gradient};
+use plimsoll_tape::losses::with_gradient;
+use plimsoll_tape::{Noise, backward, count, initialize};
 
 #[derive(Module, Debug)]
 struct Perceptron {

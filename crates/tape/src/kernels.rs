@@ -19,6 +19,8 @@ mod alignment;
 #[cfg(feature = "cube")]
 mod convolution;
 #[cfg(feature = "cube")]
+mod cross_entropy;
+#[cfg(feature = "cube")]
 mod ctc;
 #[cfg(feature = "cube")]
 mod cube;
@@ -302,6 +304,15 @@ pub(crate) trait KernelBackend: PrimitiveBackend {
         texts: IntTensor<Self>,
         rule: CtcRule,
     ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>);
+
+    /// Computes the cross-entropy of each row of `logits` `[b, u, v]` in fp32 with the token in `labels` `[b * u]`, of which `smoothing` is
+    /// spread over all tokens, and the logarithm of the sum of the exponentials of the row, both `[b * u]`. A row with a label below zero
+    /// has a loss of zero.
+    fn cross_entropy(logits: FloatTensor<Self>, labels: IntTensor<Self>, smoothing: f32) -> [FloatTensor<Self>; 2];
+
+    /// Computes the gradient of the logits of [`cross_entropy`](Self::cross_entropy) from the logits, the logarithms, and the gradient `[1]`
+    /// of the sum of all losses.
+    fn cross_entropy_back(kept: [FloatTensor<Self>; 3], labels: IntTensor<Self>, smoothing: f32) -> FloatTensor<Self>;
 
     /// Shares the frames of utterances among their tokens by `scores` `[b, t, k]` in fp32, of which the first `frames` and `tokens`, both `[b]`,
     /// count. Returns 1 at the token of each frame `[b, t, k]`, the place of each frame in its token and the frames of the token by `unit`

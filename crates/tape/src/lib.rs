@@ -17,6 +17,8 @@ pub mod gpu;
 pub mod heads;
 mod host;
 mod kernels;
+pub mod lora;
+pub mod losses;
 mod noise;
 pub mod observe;
 mod parameters;
@@ -45,7 +47,6 @@ pub use fused::{
 };
 pub use noise::Noise;
 pub use observe::PassObserver;
-pub mod lora;
 pub use parameters::{
     NamedTensor, NamedVisitor, ParametersError, apply, check_shapes, collect, count, devices, freeze, initialize,
     try_collect, walk,
@@ -54,4 +55,3 @@ pub use pass::Pass;
 pub use remat::{remat, remat_dense};
 pub use task::{StepLoss, Task};
 pub use tensors::{FloatMapper, TensorTree};
-pub use with_gradient::with_gradient;

@@ -330,7 +330,7 @@ mod tests {
     /// Computes the result, and the gradients of the input and of all trained parameters by name.
     fn computed(net: &Net, forward: impl Fn(&Net, Tensor<2>) -> Tensor<2>) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
         struct All<'a>(&'a burn::optim::GradientsParams, Vec<(String, Vec<f32>)>);
-        impl crate::NamedVisitor for All<'_> {
+        impl NamedVisitor for All<'_> {
             fn parameter<const D: usize>(&mut self, name: &str, param: &Param<Tensor<D>>) {
                 if let Some(found) = self.0.get::<D>(param.id) {
                     self.1.push((name.into(), found.into_data().try_into_vec().unwrap()));
@@ -342,7 +342,7 @@ mod tests {
         let value = y.clone().into_data().try_into_vec().unwrap();
         let gradients = backward((y.clone() * y).sum(), net);
         let mut all = All(&gradients, Vec::new());
-        crate::walk(net, &mut all);
+        walk(net, &mut all);
         (value, all.1)
     }
 

@@ -17,7 +17,7 @@ use crate::bridge::{PrimitiveBackend, on_backend, without_autodiff};
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use plimsoll_tape::with_gradient;
+/// use plimsoll_tape::losses::with_gradient;
 ///
 /// // The sum of squares, with its gradient computed by hand.
 /// let device = Device::flex().autodiff();

@@ -11,9 +11,9 @@ use burn_dispatch::backends::Cube;
 
 use super::queue::queue;
 use super::{
-    CtcRule, EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, alignment, convolution, ctc, depthwise,
-    distances_shape, end_norm, epilogue, heads, moments_shape, norm, norm_back, norm_back_outputs, share_shapes,
-    weights, windows,
+    CtcRule, EndTensors, EpilogueRule, HeadsRule, KernelBackend, WeightsRule, alignment, convolution, cross_entropy,
+    ctc, depthwise, distances_shape, end_norm, epilogue, heads, moments_shape, norm, norm_back, norm_back_outputs,
+    share_shapes, weights, windows,
 };
 use crate::geometry::Geometry;
 
@@ -317,6 +317,32 @@ impl KernelBackend for Cube {
         });
         let losses = made.remove(0);
         (losses, made.pop())
+    }
+
+    fn cross_entropy(logits: FloatTensor<Self>, labels: IntTensor<Self>, smoothing: f32) -> [FloatTensor<Self>; 2] {
+        let shape = logits.shape();
+        let made = vec![(Shape::new([shape[0] * shape[1]]), DType::F32); 2];
+        let made = queue("cross_entropy", vec![logits, labels], made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            cross_entropy::losses(next(), next(), smoothing).into()
+        });
+        made.try_into().unwrap_or_else(|_| unreachable!("two tensors are made"))
+    }
+
+    fn cross_entropy_back(
+        [logits, norms, grad_output]: [FloatTensor<Self>; 3],
+        labels: IntTensor<Self>,
+        smoothing: f32,
+    ) -> FloatTensor<Self> {
+        let made = vec![(logits.shape(), DType::F32)];
+        let inputs = vec![logits, norms, grad_output, labels];
+        let mut made = queue("cross_entropy_back", inputs, made, move |inputs| {
+            let mut inputs = inputs.into_iter();
+            let mut next = || inputs.next().expect("the inputs that were queued");
+            vec![cross_entropy::gradient([next(), next(), next()], next(), smoothing)]
+        });
+        made.remove(0)
     }
 
     fn share_frames(

@@ -194,6 +194,22 @@ impl KernelBackend for Capture {
         (losses, rule.has_gradient.then(|| made.remove(0)))
     }
 
+    fn cross_entropy(logits: FloatTensor<Self>, labels: IntTensor<Self>, _smoothing: f32) -> [FloatTensor<Self>; 2] {
+        let shape = logits.shape();
+        let made = vec![(Shape::new([shape[0] * shape[1]]), DType::F32); 2];
+        let (losses, norms) = two_of(record_kernel("cross_entropy", vec![logits, labels], made));
+        [losses, norms]
+    }
+
+    fn cross_entropy_back(
+        [logits, norms, grad_output]: [FloatTensor<Self>; 3],
+        labels: IntTensor<Self>,
+        _smoothing: f32,
+    ) -> FloatTensor<Self> {
+        let made = vec![(logits.shape(), DType::F32)];
+        record_kernel("cross_entropy", vec![logits, norms, grad_output, labels], made).remove(0)
+    }
+
     fn share_frames(
         scores: FloatTensor<Self>,
         tokens: IntTensor<Self>,
