@@ -96,7 +96,6 @@ const SUFFERING: &[(&str, &str, &[&str])] = &[
     ("launch-bound", "training.micro_batch", &["training.micro_batch=1", "data.batch_size=12"]),
     ("memory-unused", "training.remat", &["training.remat=all", "model.d_model=96", "model.encoder_layers=3"]),
     ("optimizer-bound", "training.optimizer_state", &["training.optimizer_state=8bit", "data.batch_size=1"]),
-    ("sync-bound", "training.debug", &["training.debug=true"]),
 ];
 
 #[test]

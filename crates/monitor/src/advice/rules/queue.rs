@@ -74,8 +74,11 @@ pub(super) fn launch_bound(run: &Measured<'_>) -> Outcome {
     problem.change(change, saved.map(|saved| saved * DISCOUNT)).found()
 }
 
-/// Steps wait for values of the device.
+/// Steps wait for values of the device. On the CPU they wait for what has to be computed anyway.
 pub(super) fn sync_bound(run: &Measured<'_>) -> Outcome {
+    if run.facts.on_gpu == Some(false) {
+        return Outcome::Healthy;
+    }
     let (share, reads) = (run.share(TimeOwner::Read), run.mean(|step| f64::from(step.reads)));
     // Many reads hurt a GPU even if each one is short, because its queue runs empty.
     let is_many = reads > READS_USUAL && share >= NOTED_SHARE / 5.0;

@@ -176,7 +176,8 @@ fn work_reaches_the_device_slowly() {
 fn steps_wait_for_reads() {
     let sick = run_with(&[(TimeOwner::Read, 0.2)]);
     check("sync-bound", &sick, &[], &run_with(&[]));
-    check("sync-bound", &sick.set("training.debug", "true"), &["training.debug = true -> false"], &run_with(&[]));
+    let on_cpu = sick.clone().with(|facts| facts.on_gpu = Some(false));
+    check("sync-bound", &sick.set("training.debug", "true"), &["training.debug = true -> false"], &on_cpu);
 }
 
 #[test]
