@@ -365,6 +365,8 @@ impl DemandBuilder {
                 model.trained_parameters(&parts).is_ok()
             };
             config.training.freeze.retain(|part| has(part));
+            // A rate changes nothing of what is planned.
+            config.training.rates.clear();
             if model.trained_parameters(&trained_parts(&config.training)).is_err() {
                 config.training.lora_targets.clear();
                 config.training.lora_also.clear();

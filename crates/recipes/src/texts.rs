@@ -247,6 +247,13 @@ pub fn tokenizer(config: &RunConfig, training: &Utterances, reporter: &dyn Repor
         }
         (None, TokenizerChoice::Characters, None) => Tokenizer::characters(&texts),
     };
+    if let Some(known) = known.filter(|known| family(config).keeps_tokens() && tokenizer.names() != known.names()) {
+        let key = if data.tokenizer_file.is_some() { "data.tokenizer_file" } else { "data.tokenizer" };
+        return Err(Failure::invalid(
+            format!("`{key}` gives other tokens than the {} that the model was trained with", known.size()),
+            format!("leave out `{key}`: the tokens of the model are used"),
+        ));
+    }
     let tokenizer = family(config).with_languages(tokenizer, &languages, config)?;
     let phonemizer = phonemizer.or_else(|| tokenizer.phonemes().cloned());
     let tokenizer = tokenizer.with_numbers(numbers(data)?).with_normalizer(normalizer(data)?);

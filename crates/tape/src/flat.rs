@@ -187,8 +187,9 @@ impl FlatLayout {
         walk(module, &mut found);
         let mut layout = Self { parts: Vec::new(), by_name: HashMap::new() };
         let mut rest = found.0;
-        while let Some(number) = rest.first().map(|place| number_of(&place.name)) {
-            let (group, others): (Vec<_>, _) = rest.into_iter().partition(|place| number_of(&place.name) == number);
+        let bits = |place: &FlatPlace| number_of(&place.name).to_bits();
+        while let Some(number) = rest.first().map(bits) {
+            let (group, others): (Vec<_>, _) = rest.into_iter().partition(|place| bits(place) == number);
             let (large, few) = group.into_iter().partition(|place| place.count() >= small);
             layout.append(large, most);
             layout.append(few, most);

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use plimsoll_recipes::{Failure, FailureExt};
-use plimsoll_text::Tokenizer;
+use plimsoll_recipes::{Failure, FailureExt, listener};
 use plimsoll_text::score::{self, Change, Comparison, Difference, ReportOptions, ScoredUtterance};
+use plimsoll_text::{Case, Normalizer, Numbers, normalize, without_punctuation};
 
 use super::details::{DRAWN_MIN, drawn};
-use super::report::{Report, bare_text};
+use super::report::Report;
+use super::utterances::data_of;
 
 /// A recognizer beside another on the same utterances.
 pub(super) struct Beside {
@@ -17,31 +18,59 @@ pub(super) struct Beside {
     pub(super) comparison: Comparison,
     /// Whether capitals and punctuation count in neither: one of the two does not write them.
     pub(super) is_bare: bool,
+    /// Whether both were trained on texts that were normalized alike.
+    is_normalized_alike: bool,
 }
 
-/// Compares two reports on the same utterances, of models with the tokenizers `own` and `others`.
+/// What a recognizer writes.
+#[derive(PartialEq, Eq)]
+pub(super) struct Writes {
+    capitals: bool,
+    punctuation: bool,
+    /// How its texts were normalized.
+    normalized: (Normalizer, Numbers),
+}
+
+impl Writes {
+    /// Finds what the recognizer in `run` writes, by its tokenizer and by the texts that it has learned from.
+    ///
+    /// # Errors
+    /// If the files of the run cannot be read.
+    pub(super) fn of(run: &Path) -> Result<Self, Failure> {
+        let (tokenizer, data) = (listener::tokenizer(run)?, data_of(run)?);
+        let (capitals, punctuation) = tokenizer.cased_and_punctuated();
+        Ok(Self {
+            capitals: capitals && !data.lowercase && tokenizer.normalized("A").contains('A'),
+            punctuation: punctuation && data.punctuation && tokenizer.normalized("a, b").contains(','),
+            normalized: (tokenizer.normalizer().clone(), tokenizer.numbers()),
+        })
+    }
+}
+
+/// Compares the reports `first` and `other` on the same utterances, of recognizers that write `own` and `others`.
 ///
 /// # Errors
 /// If one recognizer could read an utterance that the other could not.
-pub(super) fn beside(first: &Report, second: Report, own: &Tokenizer, others: &Tokenizer) -> Result<Beside, Failure> {
-    let writes =
-        |tokenizer: &Tokenizer| (tokenizer.normalizer().clone(), tokenizer.numbers(), tokenizer.cased_and_punctuated());
-    let is_bare = writes(own) != writes(others);
-    let second = if is_bare { second.bare() } else { second };
-    let texts = if is_bare { first.texts().into_iter().map(bare).collect() } else { first.texts() };
-    let comparison = score::compare(&texts, &second.texts(), ReportOptions::default()).invalid()?;
-    Ok(Beside { other: second, comparison, is_bare })
+pub(super) fn beside(first: &Report, other: Report, own: &Writes, others: &Writes) -> Result<Beside, Failure> {
+    let is_bare = (own.capitals, own.punctuation) != (others.capitals, others.punctuation);
+    let texts = |report: &Report| {
+        let texts = report.texts().into_iter();
+        if is_bare { texts.map(bare).collect::<Vec<_>>() } else { texts.collect() }
+    };
+    let comparison = score::compare(&texts(first), &texts(&other), ReportOptions::default()).invalid()?;
+    Ok(Beside { other, comparison, is_bare, is_normalized_alike: own.normalized == others.normalized })
 }
 
 /// Returns the two texts of an utterance without capitals and punctuation.
 fn bare(utterance: ScoredUtterance) -> ScoredUtterance {
-    let (reference, hypothesis) = (bare_text(&utterance.reference), bare_text(&utterance.hypothesis));
+    let bare = |text: &str| normalize(&without_punctuation(text), Case::Lower);
+    let (reference, hypothesis) = (bare(&utterance.reference), bare(&utterance.hypothesis));
     ScoredUtterance { reference, hypothesis, ..utterance }
 }
 
 /// Formats a comparison as text, with the `count` utterances that changed most.
 pub(super) fn summary(beside: &Beside, first: &Path, second: &Path, count: usize) -> String {
-    let Beside { comparison, is_bare, .. } = beside;
+    let Beside { comparison, is_bare, is_normalized_alike, .. } = beside;
     let is_certain = comparison.drawn >= DRAWN_MIN;
     let drawn = drawn(comparison.drawn, comparison.resampled);
     let (a, b) = (first.display(), second.display());
@@ -50,7 +79,10 @@ pub(super) fn summary(beside: &Beside, first: &Path, second: &Path, count: usize
         false => format!("{a} (A) beside {b} (B), no interval over so few: {drawn}\n"),
     };
     if *is_bare {
-        text.push_str("  without capitals and punctuation, which only one of the two writes\n");
+        text.push_str("  without capitals and punctuation: one of the two does not write them\n");
+    }
+    if !is_normalized_alike {
+        text.push_str("  the true texts are normalized as those of A were: what B writes otherwise, such as numbers, counts as wrong\n");
     }
     for (name, difference) in [("CER", &comparison.characters), ("WER", &comparison.words)] {
         let Difference { a, b, difference, low, high, a_better } = difference;

@@ -36,7 +36,7 @@ use crate::output::{ForceFlag, OutputFile};
 use crate::run_flag::{ModelArg, run_folder};
 use crate::search::SearchArgs;
 use crate::terminal::{Terminal, reading_bar};
-use comparison::Beside;
+use comparison::{Beside, Writes};
 use report::{Report, ScoredUtterance};
 use utterances::Chosen;
 
@@ -161,14 +161,13 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     let reader = open(&args.run)?;
     let other = args.compare.as_deref().map(|run| open(run).map(|reader| (run, reader))).transpose()?;
-    let tokenizer = listener::tokenizer(&args.run)?;
-    let chosen = Chosen::read(args, Some(&tokenizer))?;
+    let chosen = Chosen::read(args, Some(&listener::tokenizer(&args.run)?))?;
     let table = args.table_file()?;
     let report = score(&args.run, &reader, &chosen)?;
     let other = match other {
         Some((run, reader)) => {
             let other = score(run, &reader, &chosen)?;
-            Some(comparison::beside(&report, other, &tokenizer, &listener::tokenizer(run)?)?)
+            Some(comparison::beside(&report, other, &Writes::of(&args.run)?, &Writes::of(run)?)?)
         }
         None => None,
     };
@@ -178,7 +177,7 @@ fn recognition(args: &EvalArgs) -> Result<ExitCode, Failure> {
     match args.json {
         true => {
             let mut json = chosen.with_missing(report.json(args.worst));
-            if let Some(Beside { other, comparison, is_bare }) = &other {
+            if let Some(Beside { other, comparison, is_bare, .. }) = &other {
                 json["other"] = other.json(args.worst);
                 json["comparison"] = serde_json::to_value(comparison).expect("numbers and texts are plain data");
                 json["comparison"]["without_capitals_and_punctuation"] = (*is_bare).into();

@@ -8,7 +8,6 @@ use plimsoll_recipes::training::{evaluation, worst_of};
 use plimsoll_speech::asr::{Search, Transcription};
 use plimsoll_speech::score::ErrorCounts;
 use plimsoll_text::score::{self, ErrorReport, ReportOptions};
-use plimsoll_text::{Case, normalize, without_punctuation};
 use serde_json::{Value, json};
 
 use crate::number::milliseconds;
@@ -56,11 +55,6 @@ impl ScoredUtterance {
     }
 }
 
-/// Returns a text without capitals and punctuation.
-pub(super) fn bare_text(text: &str) -> String {
-    normalize(&without_punctuation(text), Case::Lower)
-}
-
 /// Adds up substitutions, deletions and insertions.
 pub(super) fn errors(counts: &ErrorCounts) -> u64 {
     counts.substitutions + counts.deletions + counts.insertions
@@ -76,17 +70,6 @@ impl Report {
     pub(super) fn new(run: &Path, name: &str, search: Search) -> Self {
         let (scored, skipped, warnings) = (Vec::new(), Vec::new(), Vec::new());
         Self { run: run.into(), name: name.into(), search, scored, skipped, warnings, decode_seconds: 0.0 }
-    }
-
-    /// Returns the report with errors counted in texts without capitals and punctuation.
-    pub(super) fn bare(self) -> Self {
-        let bare = |scored: ScoredUtterance| {
-            let Transcription { name, reference, hypothesis } = scored.transcription;
-            let (reference, hypothesis) = (bare_text(&reference), bare_text(&hypothesis));
-            let transcription = Transcription { name, reference, hypothesis };
-            ScoredUtterance::new(transcription, scored.seconds).with_speaker(scored.speaker)
-        };
-        Self { scored: self.scored.into_iter().map(bare).collect(), ..self }
     }
 
     fn characters(&self) -> ErrorCounts {

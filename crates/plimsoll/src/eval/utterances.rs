@@ -94,6 +94,17 @@ impl Chosen {
     }
 }
 
+/// Returns how the texts of `run` were read in training; the defaults for a model that no run belongs to.
+///
+/// # Errors
+/// If the configuration of the run cannot be read.
+pub(super) fn data_of(run: &Path) -> Result<DataConfig, Failure> {
+    Ok(match written_config(run)? {
+        Some(written) => configuration(ConfigArgs { config: Some(written), ..ConfigArgs::default() })?.data,
+        None => DataConfig::default(),
+    })
+}
+
 /// Returns how texts are read for a model that no run belongs to. `given` has the values of [`KEYS`].
 fn of_no_run(given: DataConfig) -> DataConfig {
     let DataConfig { audio_root, unpack_dir, unpack_size, unusable_share, .. } = given;

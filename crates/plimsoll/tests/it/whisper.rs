@@ -145,13 +145,14 @@ fn a_model_that_writes_capitals_is_compared_without_them() {
     ])
     .success();
     train(&dir, &base, &["--name", "whisper"]).success();
+    train(&dir, &base, &["--name", "lowered", "--set", "data.lowercase=true"]).success();
     let compare = |run: &str, other: &str| {
         let shown = ["eval", "--run", run, "--compare", other, "--manifest", "c/manifest.jsonl", "--limit", "3"];
         let text = dir.run(&shown).success().stdout;
         let json = dir.run(&[&shown[..], &["--json"]].concat()).success().stdout;
         (text, serde_json::from_str::<serde_json::Value>(&json).unwrap())
     };
-    for (run, other) in [("letters", "whisper"), ("whisper", "letters")] {
+    for (run, other) in [("letters", "whisper"), ("whisper", "letters"), ("lowered", "whisper")] {
         let (text, json) = compare(run, other);
         assert!(text.contains("without capitals and punctuation"), "{text}");
         assert_eq!(json["comparison"]["without_capitals_and_punctuation"], true);
@@ -169,8 +170,15 @@ fn a_model_that_writes_capitals_is_compared_without_them() {
 #[test]
 fn other_tokens_than_those_of_the_model_are_refused() {
     let (dir, base) = made();
-    let tokenizer = format!("data.tokenizer_file={}", fixture().join("tokenizer.json").display());
-    for (set, key) in [("data.tokenizer=bpe", "`data.tokenizer` gives"), (&tokenizer, "`data.tokenizer_file` gives")] {
+    // Tokens of another model, and those of the model itself.
+    dir.run(&["train", "--data", "c/manifest.jsonl", "--steps", "1", "--name", "letters"]).success();
+    let tokenizer = "data.tokenizer_file=runs/letters/model.json";
+    for (set, key) in [
+        ("data.tokenizer=bpe", "`data.tokenizer` gives other tokens"),
+        (tokenizer, "`data.tokenizer_file` gives other tokens"),
+    ] {
         refused(&train(&dir, &base, &["--dry-run", "--set", set]), key);
     }
+    let own = format!("data.tokenizer_file={}", fixture().join("tokenizer.json").display());
+    train(&dir, &base, &["--dry-run", "--set", &own]).success();
 }

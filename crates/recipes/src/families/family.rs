@@ -64,6 +64,11 @@ pub trait Family: Sync {
         config.data.max_seconds
     }
 
+    /// Returns whether a model that is trained further keeps all tokens that it was trained with, and takes no others.
+    fn keeps_tokens(&self) -> bool {
+        false
+    }
+
     /// Returns whether each validation has every utterance that was held out, and not only a few.
     fn validates_all(&self) -> bool {
         false

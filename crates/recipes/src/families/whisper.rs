@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_audio::LogMelConfig;
-use plimsoll_config::choices::{FamilyChoice, Task, TokenizerChoice};
+use plimsoll_config::choices::{FamilyChoice, Task};
 use plimsoll_config::{ChosenValue, CorpusSize, RunConfig, RunLength};
 use plimsoll_core::{Seconds, counted};
 use plimsoll_data::{Augment, Dataset};
@@ -55,20 +55,14 @@ impl Family for WhisperFamily {
     }
 
     fn check(&self, config: &RunConfig) -> Result<(), Failure> {
-        let data = &config.data;
-        let key = match (&data.tokenizer_file, data.tokenizer) {
-            (Some(_), _) => "data.tokenizer_file",
-            (None, TokenizerChoice::Bpe) => "data.tokenizer",
-            (None, TokenizerChoice::Characters) => "",
-        };
-        match &config.training.from {
-            None if data.tokenizer_file.is_none() => Err(without_tokens()),
-            Some(_) if !key.is_empty() => Err(Failure::invalid(
-                format!("`{key}` gives other tokens than those that the Whisper model was trained with"),
-                format!("leave out `{key}`: the tokens of the model are used"),
-            )),
+        match (&config.training.from, &config.data.tokenizer_file) {
+            (None, None) => Err(without_tokens()),
             _ => Ok(()),
         }
+    }
+
+    fn keeps_tokens(&self) -> bool {
+        true
     }
 
     fn longest(&self, config: &RunConfig) -> Seconds {

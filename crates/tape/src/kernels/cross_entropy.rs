@@ -116,7 +116,11 @@ fn losses_kernel(
         let mut loss = 0.0f32;
         if label >= 0 {
             let of_label = logits[place + label as usize * step] - largest;
-            loss = sum.ln() - own * of_label - each * all;
+            loss = sum.ln() - own * of_label;
+            // A logit of minus infinity counts only where all do.
+            if each > 0.0f32 {
+                loss -= each * all;
+            }
         }
         let (loss_to, norm_to) = (index * losses.stride(0), index * norms.stride(0));
         losses[loss_to] = loss;
