@@ -1,4 +1,4 @@
-//! Cross-entropy with label smoothing, in one pass over the logits each way.
+//! Cross-entropy with label smoothing, by one operation each way.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

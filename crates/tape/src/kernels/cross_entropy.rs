@@ -117,7 +117,7 @@ fn losses_kernel(
         if label >= 0 {
             let of_label = logits[place + label as usize * step] - largest;
             loss = sum.ln() - own * of_label;
-            // A logit of minus infinity counts only where all do.
+            // Without smoothing only one logit counts, and another may be minus infinity.
             if each > 0.0f32 {
                 loss -= each * all;
             }
