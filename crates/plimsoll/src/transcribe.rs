@@ -218,15 +218,16 @@ enum ReadError {
     Written(Failure),
 }
 
-/// Transcribes the recording in `file` in parts, and hands its segments to `each`. Returns its length in seconds.
+/// Transcribes the recording in `file` in parts, and hands its segments to `each`, which asks for their times. Returns its length in
+/// seconds.
 fn segments(
     file: &Path,
     audio: AudioStream,
-    reader: &Listener,
+    (reader, with_times): (&Listener, bool),
     each: &mut dyn FnMut(&Segment) -> Result<(), ReadError>,
 ) -> Result<f64, ReadError> {
     let mut audio = audio;
-    let mut long = reader.long();
+    let mut long = reader.long(with_times);
     let (mut block, mut count) = (Vec::new(), 0);
     while audio.read(&mut block).map_err(ReadError::Audio)? {
         count += block.len() as u64;
@@ -253,7 +254,7 @@ fn write_transcript(
     let mut write = |text: String| write(&text).failed().map_err(ReadError::Written);
     write(writer.begin())?;
     let mut has_words = false;
-    segments(file, audio, reader, &mut |segment| {
+    segments(file, audio, (reader, format.has_times()), &mut |segment| {
         has_words |= !segment.text.trim().is_empty();
         write(writer.push(segment))
     })?;
@@ -265,7 +266,7 @@ fn write_transcript(
 fn text_of(file: &Path, reader: &Listener) -> Result<(String, f64), AudioError> {
     let audio = AudioStream::open(file, reader.sample_rate())?;
     let mut texts = Vec::new();
-    let read = segments(file, audio, reader, &mut |segment| {
+    let read = segments(file, audio, (reader, false), &mut |segment| {
         texts.push(segment.text.clone());
         Ok(())
     });

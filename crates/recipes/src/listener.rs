@@ -109,11 +109,15 @@ impl Listener {
         }
     }
 
-    /// Begins a recording of any length, which is transcribed in parts.
-    pub fn long(&self) -> LongListener<'_> {
+    /// Begins a recording of any length, which is transcribed in parts. A recognizer with CTC always knows the times of words; a Whisper
+    /// model says those of its segments if `with_times` asks for them.
+    pub fn long(&self, with_times: bool) -> LongListener<'_> {
         match self {
             Self::Recognizer(reader) => LongListener::Recognizer(Box::new(reader.long())),
-            Self::Whisper(transcriber, search) => LongListener::Whisper(LongWhisper::new(transcriber, *search)),
+            Self::Whisper(transcriber, search) => {
+                let long = LongWhisper::new(transcriber, *search);
+                LongListener::Whisper(if with_times { long.with_times() } else { long })
+            }
         }
     }
 }

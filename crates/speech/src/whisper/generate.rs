@@ -14,23 +14,28 @@ use serde_json::Value;
 use super::Whisper;
 use super::config::RESERVED;
 use super::hugging_face::GENERATION_CONFIG;
+use super::times::TimeRules;
 use crate::asr::Search;
 use crate::asr::decode::{BeamOptions, NextToken, attention_beam};
 
 /// Score that no token overcomes.
 const NEVER: f32 = -1e9;
+/// Number of the latest time with which a text may begin, unless the model says otherwise: one second.
+const LATEST_FIRST_TIME: u32 = 50;
 
 /// What begins and ends a text, and which tokens it may not have. All ids are those of the tokenizer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
-    /// Tokens that begin each text: its language, and that it is to be transcribed without times.
+    /// Tokens that begin each text: its language, and that it is to be transcribed without times. The last of them says the latter.
     pub prompt: Vec<u32>,
     /// Token that ends a text.
     pub end: u32,
     /// Tokens that no text has, such as those of times.
     pub suppressed: Vec<u32>,
-    /// First id of a time, which no text has, and neither any later id.
+    /// First id of a time, which no text without times has, and neither any later id.
     pub first_time: u32,
+    /// Id of the latest time with which a text with times may begin.
+    pub latest_first_time: u32,
     /// Tokens that no text begins with, such as a lone space.
     pub suppressed_first: Vec<u32>,
 }
@@ -51,7 +56,22 @@ impl Generation {
         let mut suppressed_first = list("begin_suppress_tokens");
         suppressed_first.push(frame.end);
         let (prompt, end, first_time) = (frame.begin, frame.end, frame.first_time);
-        Some(Self { prompt, end, suppressed, first_time, suppressed_first })
+        let latest = file["max_initial_timestamp_index"].as_u64().map_or(LATEST_FIRST_TIME, |index| index as u32);
+        let latest_first_time = first_time.saturating_add(latest);
+        Some(Self { prompt, end, suppressed, first_time, latest_first_time, suppressed_first })
+    }
+
+    /// Returns the rules of texts with times.
+    fn time_rules(&self) -> TimeRules {
+        TimeRules { first: self.first_time, latest_first: self.latest_first_time, end: self.end }
+    }
+
+    /// Returns how texts with times are generated.
+    fn with_times(&self) -> Self {
+        let prompt = self.prompt.split_last().map_or_else(Vec::new, |(_, begin)| begin.to_vec());
+        // The file of a tokenizer may list times among what is no text.
+        let suppressed = self.suppressed.iter().copied().filter(|id| *id < self.first_time).collect();
+        Self { prompt, suppressed, ..self.clone() }
     }
 }
 
@@ -61,6 +81,44 @@ impl Whisper {
     pub fn generate(&self, encoded: Tensor<3>, generation: &Generation, search: &Search) -> Vec<Vec<u32>> {
         let prompts = vec![generation.prompt.clone(); encoded.dims()[0]];
         self.generate_after(encoded, &prompts, generation, search)
+    }
+
+    /// Generates texts as [`generate`](Self::generate) does, with times: ids from [`first_time`](Generation::first_time) on, one for each 0.02 s
+    /// of the window. A time begins and ends each segment of a text.
+    ///
+    /// # Panics
+    /// If the vocabulary of the model has no times.
+    pub fn generate_with_times(&self, encoded: Tensor<3>, generation: &Generation, search: &Search) -> Vec<Vec<u32>> {
+        assert!(self.has_times(generation), "the vocabulary of the model has times");
+        let (rules, generation) = (generation.time_rules(), generation.with_times());
+        let windows = encoded.dims()[0];
+        let device = encoded.device();
+        match *search {
+            Search::Attention { width, length_bonus } => {
+                let one = |index| encoded.clone().narrow(0, index, 1);
+                (0..windows).map(|index| self.beam(one(index), &generation, Some(rules), width, length_bonus)).collect()
+            }
+            _ => {
+                let penalties = self.all_penalties(&generation, u32::MAX, &device);
+                let prompts = vec![generation.prompt.clone(); windows];
+                self.greedy(encoded, &prompts, penalties, generation.end, |scores, texts| {
+                    let rows = self.config().rows();
+                    let mut scores: Vec<f32> =
+                        log_softmax(scores, 1).into_data().try_into_vec().expect("scores are in fp32");
+                    let best = |(row, text): (&mut [f32], &Vec<u32>)| {
+                        rules.apply(text, row);
+                        let best = row.iter().enumerate().max_by(|(_, one), (_, other)| one.total_cmp(other));
+                        best.map_or(generation.end, |(place, _)| (place + RESERVED) as u32)
+                    };
+                    scores.chunks_exact_mut(rows).zip(texts).map(best).collect()
+                })
+            }
+        }
+    }
+
+    /// Returns whether the vocabulary has times.
+    pub(super) fn has_times(&self, generation: &Generation) -> bool {
+        (generation.first_time as usize) < self.config().vocabulary
     }
 
     /// Generates texts as [`generate`](Self::generate) does, each after a prompt of its own; all are equally long.
@@ -73,13 +131,21 @@ impl Whisper {
     ) -> Vec<Vec<u32>> {
         let one = |(index, prompt): (usize, &Vec<u32>), width, length_bonus| {
             let generation = Generation { prompt: prompt.clone(), ..generation.clone() };
-            self.beam(encoded.clone().narrow(0, index, 1), &generation, width, length_bonus)
+            self.beam(encoded.clone().narrow(0, index, 1), &generation, None, width, length_bonus)
         };
         match *search {
             Search::Attention { width, length_bonus } => {
                 prompts.iter().enumerate().map(|each| one(each, width, length_bonus)).collect()
             }
-            _ => self.greedy(encoded, prompts, generation),
+            _ => {
+                let penalties = self.all_penalties(generation, generation.first_time, &encoded.device());
+                self.greedy(encoded, prompts, penalties, generation.end, |scores, _| {
+                    let best: Tensor<2, Int> = scores.argmax(1);
+                    let best: Vec<i32> =
+                        best.into_data().convert::<i32>().try_into_vec().expect("places are whole numbers");
+                    best.iter().map(|&row| row as u32 + RESERVED as u32).collect()
+                })
+            }
         }
     }
 
@@ -91,23 +157,26 @@ impl Whisper {
         let _ = steps.next(vec![0; steps.rows]).argmax(1);
     }
 
-    fn greedy(&self, encoded: Tensor<3>, prompts: &[Vec<u32>], generation: &Generation) -> Vec<Vec<u32>> {
-        let [windows, _, _] = encoded.dims();
-        let device = encoded.device();
+    /// Generates texts token by token. `penalties` are those of the first token and of all others; `choose` takes the next token of each
+    /// text by its scores `[b, v]`.
+    fn greedy(
+        &self,
+        encoded: Tensor<3>,
+        prompts: &[Vec<u32>],
+        [first, never]: [Tensor<2>; 2],
+        end: u32,
+        choose: impl Fn(Tensor<2>, &[Vec<u32>]) -> Vec<u32>,
+    ) -> Vec<Vec<u32>> {
         let mut steps = self.steps(encoded);
-        let never = self.penalties(&generation.suppressed, generation.first_time, &device);
-        let first = never.clone() + self.penalties(&generation.suppressed_first, u32::MAX, &device);
-        let mut texts = vec![Vec::new(); windows];
-        let mut is_open = vec![true; windows];
+        let mut texts = vec![Vec::new(); prompts.len()];
+        let mut is_open = vec![true; prompts.len()];
         let mut tokens: Vec<u32> = prompts.concat();
-        let most = self.config().text_positions - generation.prompt.len().min(self.config().text_positions);
+        let most = self.config().text_positions.saturating_sub(prompts.first().map_or(0, Vec::len));
         for place in 0..most {
             let penalties = if place == 0 { &first } else { &never };
-            let best: Tensor<2, Int> = (steps.next(tokens) + penalties.clone()).argmax(1);
-            let best: Vec<i32> = best.into_data().convert::<i32>().try_into_vec().expect("places are whole numbers");
-            tokens = best.iter().map(|&row| row as u32 + RESERVED as u32).collect();
+            tokens = choose(steps.next(tokens) + penalties.clone(), &texts);
             for ((text, is_open), &token) in texts.iter_mut().zip(&mut is_open).zip(&tokens) {
-                *is_open &= token != generation.end;
+                *is_open &= token != end;
                 if *is_open {
                     text.push(token);
                 }
@@ -119,15 +188,30 @@ impl Whisper {
         texts
     }
 
-    fn beam(&self, encoded: Tensor<3>, generation: &Generation, width: NonZeroUsize, length_bonus: f64) -> Vec<u32> {
-        let device = encoded.device();
-        let never = self.penalties(&generation.suppressed, generation.first_time, &device);
-        let first = self.penalties(&generation.suppressed_first, u32::MAX, &device);
-        let mut decoder = BeamSteps { steps: self.steps(encoded), generation, never, first: Some(first) };
+    /// Generates one text by a beam; with `rules`, a text with times.
+    fn beam(
+        &self,
+        encoded: Tensor<3>,
+        generation: &Generation,
+        rules: Option<TimeRules>,
+        width: NonZeroUsize,
+        length_bonus: f64,
+    ) -> Vec<u32> {
+        let last = if rules.is_some() { u32::MAX } else { generation.first_time };
+        let [first, never] = self.all_penalties(generation, last, &encoded.device());
+        let said = vec![Vec::new()];
+        let mut decoder = BeamSteps { steps: self.steps(encoded), generation, never, first: Some(first), rules, said };
         let most = self.config().text_positions.saturating_sub(generation.prompt.len());
         let options = BeamOptions::new(Tokenizer::START, Tokenizer::END, most);
         let options = BeamOptions { width, length_bonus, normalize_length: length_bonus == 0.0, ..options };
         attention_beam(&mut decoder, &options).into_iter().next().map(|best| best.tokens).unwrap_or_default()
+    }
+
+    /// Makes the scores to add to those of the first token, and to those of all others; `last` as for [`penalties`](Self::penalties).
+    fn all_penalties(&self, generation: &Generation, last: u32, device: &Device) -> [Tensor<2>; 2] {
+        let never = self.penalties(&generation.suppressed, last, device);
+        let first = self.penalties(&generation.suppressed_first, u32::MAX, device);
+        [never.clone() + first, never]
     }
 
     /// Makes scores `[1, v]` to add, which forbid `tokens`, and all tokens from `last` on.
@@ -182,6 +266,10 @@ struct BeamSteps<'a> {
     never: Tensor<2>,
     /// Penalties of the first token; `None` after it.
     first: Option<Tensor<2>>,
+    /// Rules of texts with times; `None` without times.
+    rules: Option<TimeRules>,
+    /// What each hypothesis says so far.
+    said: Vec<Vec<u32>>,
 }
 
 impl NextToken for BeamSteps<'_> {
@@ -189,14 +277,19 @@ impl NextToken for BeamSteps<'_> {
         let scores = match self.first.take() {
             Some(first) => self.steps.next(self.generation.prompt.clone()) + first,
             None => {
+                let longer = |(&parent, &token): (&usize, &u32)| [&self.said[parent][..], &[token]].concat();
+                self.said = parents.iter().zip(tokens).map(longer).collect();
                 self.steps.caches.iter_mut().for_each(|cache| cache.select(parents));
                 self.steps.rows = parents.len();
-                self.steps.next(tokens.to_vec())
+                self.steps.next(tokens.to_vec()) + self.never.clone()
             }
         };
-        let scores = log_softmax(scores + self.never.clone(), 1);
+        let scores = log_softmax(scores, 1);
         let [_, v] = scores.dims();
-        let values: Vec<f32> = scores.into_data().try_into_vec().expect("scores are in fp32");
+        let mut values: Vec<f32> = scores.into_data().try_into_vec().expect("scores are in fp32");
+        if let Some(rules) = self.rules {
+            values.chunks_exact_mut(v).zip(&self.said).for_each(|(row, said)| rules.apply(said, row));
+        }
         let end = self.generation.end as usize;
         let row = |values: &[f32]| {
             let mut row = vec![f32::NEG_INFINITY; RESERVED];

@@ -10,6 +10,7 @@ mod generate;
 mod hugging_face;
 mod model;
 mod names;
+mod times;
 mod transcriber;
 
 pub use config::WhisperConfig;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use plimsoll_audio::LogMel;
 use plimsoll_core::{Grid, HostBatch, HostSample, SampleId, Seconds};
 use plimsoll_tape::{Pass, Task};
@@ -11,18 +11,21 @@ use plimsoll_text::Tokenizer;
 use plimsoll_text::transcript::Segment;
 
 use super::hugging_face::{read_metadata, weights};
+use super::times::{TimedPart, divide};
 use super::{Generation, Whisper, WhisperMetadata};
 use crate::ModelError;
 use crate::asr::Search;
 use crate::asr::windows::quietest;
 
+/// What is left behind the last segment and is no longer than this has no words.
+const REST: Seconds = Seconds(0.5);
 /// Length of the quietest place at which a long recording is cut.
 const QUIET: Seconds = Seconds(0.2);
 
 /// A Whisper model with its features and its tokenizer.
 ///
 /// ```no_run
-/// use burn::tensor::Device;
+/// use burn::tensor::{Device, Tensor};
 /// use plimsoll_speech::asr::Search;
 /// use plimsoll_speech::whisper::WhisperTranscriber;
 ///
@@ -118,24 +121,47 @@ impl WhisperTranscriber {
         segments.into_iter().map(|segment| segment.text).collect::<Vec<String>>().join(" ")
     }
 
+    /// Returns whether the model can say when something was said.
+    pub fn has_times(&self) -> bool {
+        self.model.has_times(&self.generation)
+    }
+
     /// Transcribes at most one window.
     fn window_text(&self, samples: &[f32], search: &Search) -> String {
+        let texts = self.model.generate(self.encoded(samples), &self.generation, search);
+        self.tokenizer.decode(&texts[0]).trim().to_owned()
+    }
+
+    /// Transcribes at most one window into segments with times in it. Also returns after how many samples the next window begins.
+    fn window_segments(&self, samples: &[f32], search: &Search) -> (Vec<Segment>, usize) {
+        let texts = self.model.generate_with_times(self.encoded(samples), &self.generation, search);
+        let rate = f64::from(self.sample_rate());
+        let (parts, next) = divide(&texts[0], self.generation.first_time, samples.len() as f64 / rate);
+        let segment = |part: TimedPart| {
+            let text = self.tokenizer.decode(&part.tokens).trim().to_owned();
+            (!text.is_empty()).then(|| Segment { text, start: part.start, end: part.end, ..Segment::default() })
+        };
+        let next = ((next * rate).round() as usize).clamp(1, samples.len());
+        (parts.into_iter().filter_map(segment).collect(), next)
+    }
+
+    /// Encodes at most one window.
+    fn encoded(&self, samples: &[f32]) -> Tensor<3> {
         let features = self.log_mel.extract(samples);
         let name = String::new();
         let sample = HostSample { id: SampleId(0), name, features, tokens: Vec::new(), reference: Vec::new() };
         let batch = HostBatch::collate(&[sample], self.log_mel.n_mels(), &Grid::default()).expect("whole frames");
         let features = self.model.windows(&Whisper::send(&batch, &self.device));
-        let encoded = self.model.encode(features, &Pass::inference());
-        let texts = self.model.generate(encoded, &self.generation, search);
-        self.tokenizer.decode(&texts[0]).trim().to_owned()
+        self.model.encode(features, &Pass::inference())
     }
 }
 
 /// Transcribes a recording of any length that comes in blocks, window after window. A window ends where it is quietest in its second
-/// half.
+/// half; [`with_times`](Self::with_times), where the last whole segment ends in it.
 pub struct LongWhisper<'a> {
     transcriber: &'a WhisperTranscriber,
     search: Search,
+    has_times: bool,
     samples: Vec<f32>,
     /// Samples before `samples`.
     dropped: usize,
@@ -144,7 +170,13 @@ pub struct LongWhisper<'a> {
 impl<'a> LongWhisper<'a> {
     /// Begins a recording, whose samples must have the sample rate of `transcriber`.
     pub fn new(transcriber: &'a WhisperTranscriber, search: Search) -> Self {
-        Self { transcriber, search, samples: Vec::new(), dropped: 0 }
+        Self { transcriber, search, has_times: false, samples: Vec::new(), dropped: 0 }
+    }
+
+    /// Lets the model say when each segment was said, if it can. Without times a segment is a whole window.
+    #[must_use]
+    pub fn with_times(self) -> Self {
+        Self { has_times: self.transcriber.has_times(), ..self }
     }
 
     /// Takes samples, and returns the segments that are finished. Segments without text are left out.
@@ -153,6 +185,10 @@ impl<'a> LongWhisper<'a> {
         let window = self.transcriber.window();
         let mut segments = Vec::new();
         while self.samples.len() > window {
+            if self.has_times {
+                segments.extend(self.timed_segments(window));
+                continue;
+            }
             let rate = f64::from(self.transcriber.sample_rate());
             let (half, hop) = (window / 2, self.transcriber.log_mel.config().hop_length);
             let end = half + quietest(&self.samples[half..window], (QUIET.0 * rate) as usize, hop);
@@ -163,8 +199,28 @@ impl<'a> LongWhisper<'a> {
 
     /// Ends the recording, and returns the last segments.
     pub fn finish(&mut self) -> Vec<Segment> {
-        let rest = self.samples.len();
-        if rest == 0 { Vec::new() } else { self.segment(rest).into_iter().collect() }
+        if !self.has_times {
+            let rest = self.samples.len();
+            return if rest == 0 { Vec::new() } else { self.segment(rest).into_iter().collect() };
+        }
+        let least = (REST.0 * f64::from(self.transcriber.sample_rate())) as usize;
+        let mut segments = Vec::new();
+        while !self.samples.is_empty() && (self.dropped == 0 || self.samples.len() > least) {
+            segments.extend(self.timed_segments(self.samples.len()));
+        }
+        segments
+    }
+
+    fn timed_segments(&mut self, count: usize) -> Vec<Segment> {
+        let (mut segments, next) = self.transcriber.window_segments(&self.samples[..count], &self.search);
+        let before = self.dropped as f64 / f64::from(self.transcriber.sample_rate());
+        for segment in &mut segments {
+            segment.start += before;
+            segment.end += before;
+        }
+        self.samples.drain(..next);
+        self.dropped += next;
+        segments
     }
 
     fn segment(&mut self, count: usize) -> Option<Segment> {

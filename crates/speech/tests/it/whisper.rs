@@ -11,7 +11,7 @@ use plimsoll_core::{Choice, Grid, HostBatch, HostSample, Key, Remat, SampleId};
 use plimsoll_layers::LengthPolicy;
 use plimsoll_speech::asr::Search;
 use plimsoll_speech::whisper::{
-    Generation, Whisper, WhisperConfig, WhisperTranscriber, read_metadata, weights, write_hugging_face,
+    Generation, LongWhisper, Whisper, WhisperConfig, WhisperTranscriber, read_metadata, weights, write_hugging_face,
 };
 use plimsoll_speech::{ModelError, ModelFolder};
 use plimsoll_tape::{NamedTensor, NamedVisitor, Noise, Pass, Task, TensorBatch, apply, backward, collect, walk};
@@ -127,6 +127,45 @@ fn greedy_texts_equal_those_of_transformers_and_a_beam_of_one_finds_them() {
         // A beam may end a text before the last place.
         assert!(expected.starts_with(found) || found == expected, "{found:?} {expected:?}");
     }
+}
+
+#[test]
+fn texts_with_times_equal_those_of_transformers() {
+    let (fixture, times) = (Fixture::read("whisper"), Fixture::read("whisper_times"));
+    let device = Device::flex();
+    let model = model(&device);
+    let tokenizer = read_metadata(&folder()).unwrap().tokenizer;
+    let generation = Generation::new(&tokenizer, Some("en"), &folder()).unwrap();
+    let encoded = model.encode(model.windows(&TensorBatch::send(&batch(&fixture), &device)), &Pass::inference());
+    let expected: Vec<Vec<u32>> = (0..2).map(|index| shifted(times.numbers(&format!("timed.{index}")))).collect();
+    assert_eq!(model.generate_with_times(encoded.clone(), &generation, &Search::Greedy), expected);
+    let beam = Search::Attention { width: std::num::NonZeroUsize::MIN, length_bonus: 0.0 };
+    let found = model.generate_with_times(encoded, &generation, &beam);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(!found.is_empty() && expected.starts_with(found), "{found:?} {expected:?}");
+    }
+}
+
+/// Segments with times lie in the recording, in order, however it comes in blocks.
+#[test]
+fn segments_with_times_lie_in_their_recording() {
+    let transcriber = WhisperTranscriber::load(&folder(), None, &Device::flex()).unwrap();
+    assert!(transcriber.has_times());
+    let samples: Vec<f32> = (0..25_000).map(|n| (n as f32 * 0.05).sin() * ((n / 4000) % 2) as f32 * 0.1).collect();
+    let mut found = Vec::new();
+    for block in [1_000, 7_919, 25_000] {
+        let mut long = LongWhisper::new(&transcriber, Search::Greedy).with_times();
+        let mut segments: Vec<_> = samples.chunks(block).flat_map(|block| long.push(block)).collect();
+        segments.extend(long.finish());
+        assert!(!segments.is_empty());
+        let mut before = 0.0;
+        for segment in &segments {
+            assert!(before <= segment.start && segment.start <= segment.end && segment.end <= 25_000.0 / 16_000.0);
+            before = segment.start;
+        }
+        found.push(segments.into_iter().map(|segment| (segment.text, segment.start, segment.end)).collect::<Vec<_>>());
+    }
+    assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
 }
 
 /// What is heard, followed by silence, has the features of the window that `transformers` fills with zeros.

@@ -50,6 +50,11 @@ impl TranscriptFormat {
         }
     }
 
+    /// Returns whether a file in this format says when something was said.
+    pub fn has_times(self) -> bool {
+        self != Self::Text
+    }
+
     /// Returns the usual extension of a file in this format.
     pub fn extension(self) -> &'static str {
         match self {
