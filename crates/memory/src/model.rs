@@ -279,7 +279,7 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
         let in_use = self.in_use(size)?;
         let step = self.step(bucket, utterances, state)?;
         let gradients = if step.micro_batches > 1 { self.gradients.0 } else { 0 };
-        let beside = step.state_of(self.values()).0 + step.workspace.0 + step.prefetch.0;
+        let beside = step.state_of(self.values()).0 + step.workspace.0;
         Ok(Bytes(in_use.0 + gradients + beside))
     }
 
@@ -345,11 +345,13 @@ impl<'a, S: Traceable + Sync> MemoryModel<'a, S> {
             batch_bytes(self.traceable, bucket.with_utterances(1), demand.rules)
         })?;
         let batch = Bytes(one.0 * u64::from(bucket.utterances));
+        // The first micro-batch of the next step.
+        let sent = Bytes(one.0 * u64::from(bucket.utterances.min(utterances.max(1))));
         let is_host = matches!(demand.rules, BackendRules::Flex { .. });
         Ok(StepMemory {
             micro_batches: bucket.utterances.div_ceil(utterances.max(1)),
             host_batch: if is_host { Bytes(batch.0 + demand.step.host_batch.0) } else { demand.step.host_batch },
-            prefetch: Bytes(batch.0 * u64::from(demand.prefetch)),
+            prefetch: Bytes(sent.0 * u64::from(demand.prefetch)),
             state_bits: state.bits,
             ..demand.step
         })

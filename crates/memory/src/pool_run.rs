@@ -82,6 +82,8 @@ pub(crate) struct Lives {
     changes: Vec<u32>,
     /// Indices of the weights.
     weights: Vec<u32>,
+    /// Indices of the tensors of the batch.
+    batch: Vec<u32>,
 }
 
 impl Lives {
@@ -100,6 +102,7 @@ impl Lives {
         Self {
             changes: changes.into_iter().map(|(_, is_birth, index)| index * 2 + u32::from(is_birth)).collect(),
             weights: all().filter(|(_, one)| weights(one)).map(|(index, _)| index).collect(),
+            batch: all().filter(|(_, one)| one.owner == Owner::Batch).map(|(index, _)| index).collect(),
         }
     }
 }
@@ -160,7 +163,7 @@ impl PoolRun<'_> {
     /// Computes the memory outside of the pools.
     fn outside(&self, step: StepMemory) -> u64 {
         let for_reads = if self.reads > 0 { FOR_READS } else { 0 };
-        OUTSIDE_POOLS + for_reads + step.workspace.0 + step.prefetch.0
+        OUTSIDE_POOLS + for_reads + step.workspace.0
     }
 
     /// Simulates the pools for allocations of `sizes` until they exceed `limit`; see
@@ -180,7 +183,7 @@ impl PoolRun<'_> {
         run.free_all(made);
         run.pools.release_empty();
         let changes = run.changes(self.lives, self.sizes);
-        let gradients = run.micro_batches(&changes, self, step.micro_batches);
+        let (gradients, sent) = run.step(&changes, self, step, Vec::new());
         // The first 32 bits of state overwrite the gradients. The rest is new, and so are the updated weights.
         let rest_of_state = step.state_bits.saturating_sub(F32_BITS);
         if rest_of_state > 0 {
@@ -193,12 +196,16 @@ impl PoolRun<'_> {
         }
         // A run returns unused memory to the device after the first step.
         run.pools.release_empty();
-        // From the second step on everything overwrites what it replaces.
-        let gradients = run.micro_batches(&changes, self, step.micro_batches);
+        // From the second step on everything overwrites what it replaces, and sends the next batch to the same place.
+        let (mut gradients, sent) = run.step(&changes, self, step, sent);
+        if !sent.is_empty() {
+            run.free_all(gradients);
+            gradients = run.step(&changes, self, step, sent).0;
+        }
         if let Some(validation) = validation {
             run.free_all(gradients);
             let sizes = validation.sizes();
-            let last = run.micro_batch(&run.changes(&Lives::new(validation), &sizes), &sizes);
+            let last = run.micro_batch(&run.changes(&Lives::new(validation), &sizes), &sizes, Vec::new());
             run.free_all(last);
         }
         run
@@ -267,33 +274,45 @@ impl PoolSimulation {
         lives.changes.iter().copied().filter(is_simulated).collect()
     }
 
-    /// Simulates all `count` micro-batches of a step of `of`. Returns the slots of the sum of their gradients, which stays
-    /// reserved.
-    fn micro_batches(&mut self, changes: &[u32], of: &PoolRun<'_>, count: u32) -> Vec<Slot> {
-        let first = self.micro_batch(changes, of.sizes);
+    /// Simulates all micro-batches of a step of `of`, the first of which was `sent` before the step. Returns the slots of the sum of their
+    /// gradients and of the first micro-batch of the next step. Both stay reserved.
+    fn step(
+        &mut self,
+        changes: &[u32],
+        of: &PoolRun<'_>,
+        step: StepMemory,
+        sent: Vec<(u32, Slot)>,
+    ) -> (Vec<Slot>, Vec<(u32, Slot)>) {
+        let first = self.micro_batch(changes, of.sizes, sent);
         let sum = self.reserve_all(of.flat());
         self.free_all(first);
-        if count > 1 {
+        if step.micro_batches > 1 {
             // The gradients of all further micro-batches are added to the sum.
-            let added = self.micro_batch(changes, of.sizes);
+            let added = self.micro_batch(changes, of.sizes, Vec::new());
             self.free_all(added);
         }
-        sum
+        let batch = if step.prefetch.0 > 0 { &of.lives.batch[..] } else { &[] };
+        let simulated = self.sizes.clone();
+        let batch = batch.iter().map(|&index| (index, of.sizes[index as usize]));
+        let next = batch.filter(|(_, size)| simulated.contains(size)).map(|(index, size)| (index, self.reserve(size)));
+        (sum, next.collect())
     }
 
-    /// Simulates one micro-batch. Returns the slots of the gradients, which stay reserved after the micro-batch.
-    fn micro_batch(&mut self, changes: &[u32], sizes: &[u64]) -> Vec<Slot> {
+    /// Simulates one micro-batch, of which the tensors `sent` are there. Returns the slots of the gradients, which stay reserved after the
+    /// micro-batch.
+    fn micro_batch(&mut self, changes: &[u32], sizes: &[u64], sent: Vec<(u32, Slot)>) -> Vec<Slot> {
         let mut slots = std::mem::take(&mut self.slots);
         slots.resize(sizes.len().max(slots.len()), Slot::NONE);
+        sent.into_iter().for_each(|(index, slot)| slots[index as usize] = slot);
         for &change in changes {
             let (index, is_birth) = ((change / 2) as usize, change % 2 == 1);
-            if is_birth {
+            if !is_birth {
+                self.pools.free(std::mem::replace(&mut slots[index], Slot::NONE));
+            } else if slots[index].pool == Slot::NONE.pool {
                 slots[index] = self.reserve(sizes[index]);
                 if self.most > self.limit {
                     break;
                 }
-            } else {
-                self.pools.free(std::mem::replace(&mut slots[index], Slot::NONE));
             }
         }
         let stay = |slot: &mut Slot| (slot.pool != Slot::NONE.pool).then(|| std::mem::replace(slot, Slot::NONE));
@@ -363,6 +382,19 @@ mod tests {
         assert_eq!(reserved(&[(4096, 0, 1), (10 * MIB, 0, 1)]), SMALL_PAGE + 11 * MIB);
     }
 
+    /// The next batch is sent while the gradients are there, and lies in the middle of what is free after the update.
+    #[test]
+    fn the_next_batch_may_cost_a_page() {
+        let reserved = |large, prefetch| {
+            let mut trace = Trace { flat: vec![Bytes(3 * MIB)], ..trace(&[(2 * MIB, 0, 3), (large * MIB, 1, 3)]) };
+            trace.timeline.allocations[0].owner = Owner::Batch;
+            let step = StepMemory { prefetch: Bytes(prefetch), state_bits: 64, ..StepMemory::default() };
+            trace.reserved_with_page(Bytes(24 * MIB), step).0 - OUTSIDE_POOLS
+        };
+        let both = |large| [0, 2 * MIB].map(|prefetch| reserved(large, prefetch) / (25 * MIB));
+        assert_eq!([10, 11, 13].map(both), [[1, 1], [1, 2], [2, 2]]);
+    }
+
     #[test]
     fn first_large_enough_hole_is_taken_and_holes_merge() {
         // Both halves of a page are freed, and the whole fits again.
@@ -421,12 +453,14 @@ mod tests {
                 match index * seed % 9 {
                     0 => (one.owner, one.birth, one.death) = (Owner::Weights, 0, 300),
                     1 => (one.owner, one.death) = (Owner::Gradients, 300),
+                    2 if index < 30 => (one.owner, one.birth) = (Owner::Batch, 0),
                     _ => {}
                 }
             }
             trace.parameters = vec![1_000, 200_000, 2_000_000];
             let (micro_batches, state_bits) = (1 + (seed % 2) as u32, [0, 16, 64][seed % 3]);
-            let step = StepMemory { micro_batches, state_bits, ..StepMemory::default() };
+            let step =
+                StepMemory { micro_batches, state_bits, prefetch: Bytes(seed as u64 % 2), ..StepMemory::default() };
             for page in [0, 12 * MIB, 40 * MIB] {
                 let page = Bytes(page);
                 let whole = trace.reserved_within(page, step, None, Bytes(u64::MAX));
@@ -445,8 +479,9 @@ mod tests {
             let sizes = |index: usize| [4_096, 60_000, 70_000, 900_000, 5_000_000][(index * 7 + seed as usize * 3) % 5];
             let lives: Vec<_> =
                 (0..200).map(|birth| (sizes(birth), birth, birth + 1 + birth * seed as usize % 60)).collect();
-            let trace = trace(&lives);
-            let step = StepMemory { micro_batches: 2, ..StepMemory::default() };
+            let mut trace = trace(&lives);
+            trace.timeline.allocations[..5].iter_mut().for_each(|one| (one.owner, one.birth) = (Owner::Batch, 0));
+            let step = StepMemory { micro_batches: 2, prefetch: Bytes(seed % 2), ..StepMemory::default() };
             trace.with_run(|run| {
                 let known = PoolRun { beside_pages: Some(run.beside_pages(step)), ..*run };
                 for page in [0, 6 * MIB, 40 * MIB] {

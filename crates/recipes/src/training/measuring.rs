@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use plimsoll_core::{BatchShape, Bytes, HostBatch, Key};
 use plimsoll_memory::{BucketPlan, Plan, Traceable};
 use plimsoll_tape::Task;
-use plimsoll_train::planned::PlannedLimit;
 use plimsoll_train::pools::MeasuredMemory;
 use plimsoll_train::{StepError, Trainer};
 
@@ -304,59 +303,62 @@ impl<S: Traceable<Task: Task<Batch = HostBatch>>> Measuring<'_, S> {
         let plan = self.plan;
         let mut order: Vec<usize> = (0..plan.buckets.len()).collect();
         order.sort_by_key(|&index| std::cmp::Reverse(plan.buckets[index].peak));
-        let work = order.len() as u64 + 2;
-        let progress = self.run.reporter.progress("measuring memory", Some(work));
-        let mut found = Readings { buckets: vec![None; plan.buckets.len()], validation: None, mixed: None };
+        let alone = order.len();
+        let frames = |&index: &usize| plan.buckets[index].bucket.frames;
+        let shortest = (0..alone).min_by_key(frames).filter(|_| alone > 1);
+        order.extend(shortest.into_iter().chain((0..alone).max_by_key(frames)));
+        let progress = self.run.reporter.progress("measuring memory", Some(alone as u64 + 2));
+        let mut found = Readings { buckets: vec![None; alone], validation: None, mixed: None };
         let mut begun = Instant::now();
+        let Some(&first) = order.first() else { return Ok(None) };
+        let mut batch = self.batch(&plan.buckets[first]);
         for (done, &index) in order.iter().enumerate() {
-            progress.set(done as u64);
-            if begun.elapsed() > TIME_MAX {
-                break;
-            }
-            found.buckets[index] = self.steps(&plan.buckets[index], false)?;
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(None);
+            if done == alone {
+                progress.set(alone as u64);
+                found.validation = self.validation();
+                progress.set(alone as u64 + 1);
             }
             // The weights may be lost.
-            if found.buckets[index] == Some(MeasuredMemory::Exceeded) {
-                return Ok(Some(found));
+            if !found.all_fit() {
+                break;
+            }
+            let next = order.get(done + 1).map_or_else(|| batch.clone(), |&next| self.batch(&plan.buckets[next]));
+            if done >= alone {
+                found.mixed = self.steps(&batch, &next, true)?;
+            } else if begun.elapsed() <= TIME_MAX {
+                progress.set(done as u64);
+                found.buckets[index] = self.steps(&batch, &next, false)?;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(None);
             }
             // The first steps compile kernels.
             if done == 0 {
                 begun = Instant::now();
             }
+            batch = next;
         }
         if found.buckets.iter().all(Option::is_none) {
             return Ok(None);
         }
-        progress.set(work - 2);
-        found.validation = self.validation();
-        progress.set(work - 1);
-        let frames = |bucket: &&BucketPlan| bucket.bucket.frames;
-        let shortest = plan.buckets.iter().min_by_key(frames).filter(|_| plan.buckets.len() > 1);
-        for bucket in shortest.into_iter().chain(plan.buckets.iter().max_by_key(frames)) {
-            // The weights may be lost.
-            if !found.all_fit() {
-                break;
-            }
-            found.mixed = self.steps(bucket, true)?;
-        }
         Ok((!self.stop.load(Ordering::Relaxed)).then_some(found))
     }
 
-    /// Measures steps of the length of `bucket`: of two micro-batches where there are several, since all others take the memory
-    /// of the second. `None` if they have no result.
-    fn steps(&mut self, bucket: &BucketPlan, keeps_pages: bool) -> Result<Option<MeasuredMemory>, Failure> {
+    /// Makes a batch of the length of `bucket`: of two micro-batches where there are several, since all others take the memory of the
+    /// second.
+    fn batch(&self, bucket: &BucketPlan) -> HostBatch {
         let utterances = bucket.bucket.utterances.min(bucket.micro_batch * 2).max(1);
-        let batch = noisy_batch(self.subject, bucket.bucket.with_utterances(utterances));
-        let planned = PlannedLimit {
-            shape: bucket.bucket,
-            limit: bucket.micro_batch.max(1) as usize,
-            choice: self.run.plan.model.with_own_chunks(bucket.choice),
-        };
-        // A run sends the next batch while it computes this one.
-        let _waiting = S::Task::send(&batch, self.trainer.device());
-        match self.trainer.measure(self.stop, &batch, planned, keeps_pages) {
+        noisy_batch(self.subject, bucket.bucket.with_utterances(utterances))
+    }
+
+    /// Measures steps on `batch`, the last of which sends `next`. `None` if they have no result.
+    fn steps(
+        &mut self,
+        batch: &HostBatch,
+        next: &HostBatch,
+        keeps_pages: bool,
+    ) -> Result<Option<MeasuredMemory>, Failure> {
+        match self.trainer.measure(self.stop, batch, next, keeps_pages) {
             Ok(memory) => Ok(Some(memory)),
             // Noise may have no finite loss, or none at all. What a run meets is another thing.
             Err(StepError::NotFinite { .. } | StepError::Nothing { .. } | StepError::Stopped { .. }) => Ok(None),

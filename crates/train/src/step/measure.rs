@@ -7,10 +7,8 @@ use plimsoll_tape::Task;
 use plimsoll_tape::failure::FailureCause;
 
 use super::{StepError, Trainer};
-use crate::Governor;
 use crate::attempt::attempt;
 use crate::fault::Fault;
-use crate::planned::PlannedLimit;
 
 /// Memory of steps, as a device reserved it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +19,21 @@ pub enum MeasuredMemory {
     Exceeded,
 }
 
-/// Steps of a measurement. The first makes the state of the optimizer, or takes what is needed once for a new length.
+/// Steps of a measurement. The first takes what is needed once for a new length.
 const STEPS: u32 = 2;
+/// Steps of the first measurement. The first makes the state of the optimizer; the second sends the next batch where all later steps send it,
+/// which decides what is left in one piece.
+const FIRST_STEPS: u32 = 3;
 /// Most steps without an update that a measurement makes: in fp16 each of them halves the factor on the loss.
 const OVERFLOWS_MAX: u32 = 24;
 
 impl<T: Task> Trainer<T> {
-    /// Takes two steps on `batch`, in micro-batches as `planned` says, and measures the memory that the second reserves, and the very
-    /// first of this trainer. Unless `keeps_pages`, the pools give back what is unused before the second. `stop` ends the measurement.
+    /// Takes two or three steps on `batch`, in micro-batches as the governor says, and measures the memory that they reserve from the second on,
+    /// and the very first of this trainer. As in a run, each step sends the batch of the next one to the device: `next` is that of the next
+    /// measurement. Unless `keeps_pages`, the pools give back what is unused before the second. `stop` ends the measurement.
     ///
-    /// The weights change, and the governor holds only `planned` afterwards: use a trainer that does nothing else, with the model,
-    /// the optimizer and the memory gate of the run. After [`MeasuredMemory::Exceeded`] its weights may be lost.
+    /// The weights change: use a trainer that does nothing else, with the model, the optimizer, the governor and the memory gate of the run.
+    /// After [`MeasuredMemory::Exceeded`] its weights may be lost.
     ///
     /// # Errors
     /// As for [`step_unless`](Self::step_unless), but for a lack of memory.
@@ -39,30 +41,32 @@ impl<T: Task> Trainer<T> {
         &mut self,
         stop: &AtomicBool,
         batch: &T::Batch,
-        planned: PlannedLimit,
+        next: &T::Batch,
         keeps_pages: bool,
     ) -> Result<MeasuredMemory, StepError> {
-        self.governor = Governor::from_plan(vec![planned], planned.limit);
+        let micro_batches = batch.len().div_ceil(self.governor.limit(batch.shape()));
+        let steps = if self.optimizer.steps() == 0 { FIRST_STEPS } else { STEPS };
         let (mut most, mut overflows, mut done) = (Bytes(0), 0, 0);
-        while done < STEPS {
-            if done > 0 && !keeps_pages {
+        while done < steps {
+            if done == 1 && !keeps_pages {
                 self.clean_up();
             }
-            let report = match self.step_unless(stop, batch, &mut |_| {}) {
-                Err(StepError::NotFinite { is_expected: true, .. }) if overflows < OVERFLOWS_MAX => {
-                    overflows += 1;
-                    continue;
-                }
-                Err(error) if error.is_of_memory() => return Ok(MeasuredMemory::Exceeded),
-                report => report?,
-            };
-            if !report.failures.is_empty() || report.micro_batches.len() > batch.len().div_ceil(planned.limit.max(1)) {
+            let report =
+                match self.step_unless(stop, batch, &mut |send| send(if done + 1 < steps { batch } else { next })) {
+                    Err(StepError::NotFinite { is_expected: true, .. }) if overflows < OVERFLOWS_MAX => {
+                        overflows += 1;
+                        continue;
+                    }
+                    Err(error) if error.is_of_memory() => return Ok(MeasuredMemory::Exceeded),
+                    report => report?,
+                };
+            if !report.failures.is_empty() || report.micro_batches.len() > micro_batches {
                 return Ok(MeasuredMemory::Exceeded);
             }
             done += 1;
             if report.step == 1 {
                 most = self.before_cleanup;
-            } else if done == STEPS {
+            } else if done > 1 {
                 most = most.max(self.watch.reserved());
             }
         }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, SingleReplica, Stage, TimeOwner, timing};
+use plimsoll_core::{Batch, Bytes, MemoryGate, MemoryMeter, OutOfMemory, SingleReplica, Stage, TimeOwner, timing};
 use plimsoll_tape::failure::check_device;
 use plimsoll_tape::gpu::{CallCounter, forget_kept};
 use plimsoll_tape::{BufferSnapshot, PassObserver, Task, free_dropped_graphs, is_host_device};
@@ -318,16 +318,7 @@ impl<T: Task> Trainer<T> {
         let gradients = sums.take_gradients();
         self.update((step, rate), gradients, clip * sums.correction() / scale, is_checked)?;
         drop(updating);
-        // The update cannot be undone. The failure is reported with this step, so that the next one does not inherit
-        // it.
-        let over = attempt(|| self.watch.check(Stage::Update)).unwrap_or(Ok(())).err();
-        // On the CPU no pages stay behind: the memory of the update says nothing about micro-batches.
-        let is_above = self.config.async_errors && (sums.is_above_limit || over.is_some());
-        if self.config.async_errors && (step == 1 || is_above || !failures.is_empty()) {
-            // Returns the memory of loading and of kernel tuning, or what the step took above the limit.
-            self.clean_up();
-        }
-        failures.extend(over);
+        let (is_above, returned) = self.check_update(step, sums.is_above_limit, &mut failures);
         let safety = sums.safety + self.learn(batch, &sums, is_above);
         let StepAccumulator {
             micro_batches,
@@ -341,7 +332,8 @@ impl<T: Task> Trainer<T> {
             read_time,
             ..
         } = sums;
-        let peak = attempt(|| self.watch.end(Stage::Update)).unwrap_or((Bytes(0), Stage::Update));
+        let (peak, stage) = attempt(|| self.watch.end(Stage::Update)).unwrap_or((Bytes(0), Stage::Update));
+        let peak = (peak.max(returned), stage);
         Ok(StepReport {
             step,
             loss,
@@ -363,6 +355,23 @@ impl<T: Task> Trainer<T> {
             peak,
             safety,
         })
+    }
+
+    /// Checks the memory after an update, which cannot be undone: a failure is added to `failures`, to be reported with this step, so that the
+    /// next one does not inherit it. Returns whether the step took more memory than it may, and the memory that was reserved before the pools
+    /// returned what is unused; 0 if they did not.
+    fn check_update(&mut self, step: u64, was_above: bool, failures: &mut Vec<OutOfMemory>) -> (bool, Bytes) {
+        let over = attempt(|| self.watch.check(Stage::Update)).unwrap_or(Ok(())).err();
+        // On the CPU no pages stay behind: the memory of the update says nothing about micro-batches.
+        let is_above = self.config.async_errors && (was_above || over.is_some());
+        let mut returned = Bytes(0);
+        if self.config.async_errors && (step == 1 || is_above || !failures.is_empty()) {
+            // Returns the memory of loading and of kernel tuning, or what the step took above the limit.
+            self.clean_up();
+            returned = self.before_cleanup;
+        }
+        failures.extend(over);
+        (is_above, returned)
     }
 
     /// Returns the place of the first value of this step that is infinite or NaN; `None` if the trainer does not search.
