@@ -7,7 +7,7 @@ use plimsoll_core::Bytes;
 
 use super::error::StoreError;
 use super::folder::{self, SegmentFile};
-use super::record;
+use super::record::{self, Payload};
 use super::segment::{self, Scan, Segment};
 
 /// Report on the content of a store's folder.
@@ -17,6 +17,8 @@ pub struct StoreReport {
     pub segments: u64,
     /// Number of intact records in the folder.
     pub records: u64,
+    /// Number of those that are no features, but hashes of audio files.
+    pub hashes: u64,
     /// Size of all segments in the folder.
     pub bytes: Bytes,
     /// Damaged records, in the order of the files.
@@ -63,11 +65,12 @@ fn survey_segment(path: &Path, report: &mut StoreReport, progress: &dyn Fn(u64))
         damaged.pop();
     }
     for (key, offset, size) in records {
-        let whole = segment.bytes(offset, size).is_ok_and(|bytes| record::open(&bytes, key).is_some());
-        if whole {
-            report.records += 1;
-        } else {
-            damaged.push(offset);
+        match segment.bytes(offset, size).ok().and_then(|bytes| record::open(&bytes, key)) {
+            Some(payload) => {
+                report.records += 1;
+                report.hashes += u64::from(matches!(payload, Payload::ContentHash(_)));
+            }
+            None => damaged.push(offset),
         }
         progress(report.bytes.0.saturating_add(offset + size));
     }

@@ -225,6 +225,9 @@ fn content_hashes_depend_on_content_and_not_on_names() {
     let one = store.content_hash(&a).unwrap();
     assert_eq!(store.content_hash(&b).unwrap(), one);
     assert_eq!((store.counts().written, store.counts().misses), (2, 0));
+    store.put(key(1), &values(1));
+    let report = survey(folder.path(), &|_| {}).unwrap();
+    assert_eq!((report.records, report.hashes), (3, 2));
     // Remembered by size and time, in this store and the next; the content is not read again.
     write(&a, b"two", 1_000);
     assert_eq!([&store, &open(&folder)].map(|store| store.content_hash(&a).unwrap()), [one, one]);

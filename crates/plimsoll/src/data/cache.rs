@@ -39,16 +39,19 @@ pub(super) fn cache(args: &CacheArgs) -> Result<ExitCode, Failure> {
     let bar = ProgressBar::no_length().with_style(style.expect("the template is valid"));
     let report = survey(&folder, &|bytes| bar.set_position(bytes));
     bar.finish_and_clear();
-    let StoreReport { segments, records, bytes, damaged } = report.invalid()?;
+    let StoreReport { segments, records, hashes, bytes, damaged } = report.invalid()?;
     if args.json {
         let places: Vec<_> =
             damaged.iter().map(|damage| json!({"file": damage.segment, "offset": damage.offset})).collect();
-        println!("{}", json!({"files": segments, "records": records, "bytes": bytes, "damaged": places}));
+        let report =
+            json!({"files": segments, "records": records, "hashes": hashes, "bytes": bytes, "damaged": places});
+        println!("{report}");
         return Ok(ExitCode::SUCCESS);
     }
     let limit: Bytes = config.data.cache_size;
     let (records, files) = (counted(records, "record"), counted(segments, "file"));
-    println!("{}: {records} in {files}, {bytes} of at most {limit}", folder.display());
+    let hashes = if hashes > 0 { format!(" ({hashes} of them hashes of audio files)") } else { String::new() };
+    println!("{}: {records}{hashes} in {files}, {bytes} of at most {limit}", folder.display());
     for damage in &damaged {
         println!("  damaged: {} at byte {} (a run computes it again)", damage.segment.display(), damage.offset);
     }
