@@ -56,7 +56,10 @@ impl Generation {
         let mut suppressed_first = list("begin_suppress_tokens");
         suppressed_first.push(frame.end);
         let (prompt, end, first_time) = (frame.begin, frame.end, frame.first_time);
-        let latest = file["max_initial_timestamp_index"].as_u64().map_or(LATEST_FIRST_TIME, |index| index as u32);
+        // `null` is no limit.
+        let latest = file.get("max_initial_timestamp_index").map_or(LATEST_FIRST_TIME, |index| {
+            index.as_u64().and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX)
+        });
         let latest_first_time = first_time.saturating_add(latest);
         Some(Self { prompt, end, suppressed, first_time, latest_first_time, suppressed_first })
     }
@@ -200,8 +203,9 @@ impl Whisper {
         let last = if rules.is_some() { u32::MAX } else { generation.first_time };
         let [first, never] = self.all_penalties(generation, last, &encoded.device());
         let said = vec![Vec::new()];
-        let mut decoder = BeamSteps { steps: self.steps(encoded), generation, never, first: Some(first), rules, said };
         let most = self.config().text_positions.saturating_sub(generation.prompt.len());
+        let steps = self.steps(encoded);
+        let mut decoder = BeamSteps { steps, generation, never, first: Some(first), rules, said, most };
         let options = BeamOptions::new(Tokenizer::START, Tokenizer::END, most);
         let options = BeamOptions { width, length_bonus, normalize_length: length_bonus == 0.0, ..options };
         attention_beam(&mut decoder, &options).into_iter().next().map(|best| best.tokens).unwrap_or_default()
@@ -270,6 +274,8 @@ struct BeamSteps<'a> {
     rules: Option<TimeRules>,
     /// What each hypothesis says so far.
     said: Vec<Vec<u32>>,
+    /// Number of tokens after which only the end may follow.
+    most: usize,
 }
 
 impl NextToken for BeamSteps<'_> {
@@ -288,7 +294,9 @@ impl NextToken for BeamSteps<'_> {
         let [_, v] = scores.dims();
         let mut values: Vec<f32> = scores.into_data().try_into_vec().expect("scores are in fp32");
         if let Some(rules) = self.rules {
-            values.chunks_exact_mut(v).zip(&self.said).for_each(|(row, said)| rules.apply(said, row));
+            let rows = values.chunks_exact_mut(v).zip(&self.said);
+            // A text that is as long as it may be ends, whatever time would follow.
+            rows.filter(|(_, said)| said.len() < self.most).for_each(|(row, said)| rules.apply(said, row));
         }
         let end = self.generation.end as usize;
         let row = |values: &[f32]| {

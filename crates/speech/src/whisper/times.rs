@@ -29,7 +29,7 @@ impl TimeRules {
         let opens_segment = is_after_time && said.len().checked_sub(2).is_none_or(|place| is_time(&said[place]));
         if said.is_empty() {
             scores[..first].fill(f32::NEG_INFINITY);
-            scores[row(self.latest_first + 1)..].fill(f32::NEG_INFINITY);
+            scores[row(self.latest_first.saturating_add(1))..].fill(f32::NEG_INFINITY);
         } else if opens_segment {
             scores[first..].fill(f32::NEG_INFINITY);
         } else if is_after_time {
@@ -59,9 +59,20 @@ pub(super) struct TimedPart {
     pub(super) end: f64,
 }
 
-/// Divides what was said in a window of `seconds` at its times, the first of which has the id `first`. Also returns after how many seconds
-/// the next window begins: where the last whole segment ends, if another one was begun there.
-pub(super) fn divide(said: &[u32], first: u32, seconds: f64) -> (Vec<TimedPart>, f64) {
+/// Where the window after another one begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Next {
+    /// After so many seconds of the window, where the last whole segment ends and another one was begun.
+    At(f64),
+    /// After the window: its last segment ends in it.
+    Behind,
+    /// It is not known: the model said no end.
+    Unknown,
+}
+
+/// Divides what was said in a window of `seconds` at its times, the first of which has the id `first`. Also returns where the next window
+/// begins. In the last window of a recording, what begins in the last `rest` seconds belongs to it.
+pub(super) fn divide(said: &[u32], first: u32, seconds: f64, rest: f64) -> (Vec<TimedPart>, Next) {
     let is_time = |id: &u32| *id >= first;
     let time = |id: u32| (f64::from(id - first) * STEP).min(seconds);
     let part = |part: &[u32], [start, end]: [f64; 2]| TimedPart {
@@ -75,7 +86,9 @@ pub(super) fn divide(said: &[u32], first: u32, seconds: f64) -> (Vec<TimedPart>,
     if ends.is_empty() {
         let begin = said.first().copied().filter(is_time).map_or(0.0, time);
         let end = said.iter().copied().rfind(is_time).filter(|&last| last > first && time(last) > begin);
-        return (vec![part(said, [begin, end.map_or(seconds, time)])], seconds);
+        let is_over = end.is_some() || said.iter().all(is_time);
+        let next = if is_over { Next::Behind } else { Next::Unknown };
+        return (vec![part(said, [begin, end.map_or(seconds, time)])], next);
     }
     ends.extend(ends_in_one.then_some(said.len()));
     let starts = std::iter::once(0).chain(ends.iter().copied());
@@ -85,8 +98,16 @@ pub(super) fn divide(said: &[u32], first: u32, seconds: f64) -> (Vec<TimedPart>,
         part(ids, times)
     });
     let last = ends.last().map_or(0.0, |&end| said[end - 1].checked_sub(first).map_or(0.0, |_| time(said[end - 1])));
-    let next = if ends_in_one || last <= 0.0 { seconds } else { last };
-    (parts.filter(|part| !part.tokens.is_empty()).collect(), next)
+    let mut parts: Vec<TimedPart> = parts.filter(|part| !part.tokens.is_empty()).collect();
+    if ends_in_one || last <= 0.0 {
+        return (parts, Next::Behind);
+    }
+    if seconds - last > rest {
+        return (parts, Next::At(last));
+    }
+    let tail = ends.last().map_or(&[][..], |&end| &said[end..]);
+    parts.extend(Some(part(tail, [last, seconds])).filter(|part| !part.tokens.is_empty()));
+    (parts, Next::Behind)
 }
 
 #[cfg(test)]
@@ -125,33 +146,45 @@ mod tests {
     /// First time of these tests.
     const FIRST: u32 = 100;
 
-    fn parts(said: &[u32], seconds: f64) -> (Vec<(Vec<u32>, f64, f64)>, f64) {
-        let (parts, next) = divide(said, FIRST, seconds);
+    fn parts(said: &[u32], seconds: f64) -> (Vec<(Vec<u32>, f64, f64)>, Next) {
+        let (parts, next) = divide(said, FIRST, seconds, 0.0);
         (parts.into_iter().map(|part| (part.tokens, part.start, part.end)).collect(), next)
     }
 
     #[test]
     fn a_window_is_divided_where_two_times_meet() {
         // One segment to its own end: all is heard.
-        assert_eq!(parts(&[100, 7, 8, 150], 30.0), (vec![(vec![7, 8], 0.0, 1.0)], 30.0));
+        assert_eq!(parts(&[100, 7, 8, 150], 30.0), (vec![(vec![7, 8], 0.0, 1.0)], Next::Behind));
         // Two whole ones, and the text is over.
         let whole = vec![(vec![7], 0.5, 1.0), (vec![8, 9], 1.5, 2.0)];
-        assert_eq!(parts(&[125, 7, 150, 175, 8, 9, 200], 30.0), (whole, 30.0));
+        assert_eq!(parts(&[125, 7, 150, 175, 8, 9, 200], 30.0), (whole, Next::Behind));
         // One that was begun is heard again, and so is what follows the last.
         let one = vec![(vec![7], 0.0, 1.0)];
-        assert_eq!(parts(&[100, 7, 150, 150, 8, 9], 30.0), (one.clone(), 1.0));
-        assert_eq!(parts(&[100, 7, 150, 150], 30.0), (one, 1.0));
+        assert_eq!(parts(&[100, 7, 150, 150, 8, 9], 30.0), (one.clone(), Next::At(1.0)));
+        assert_eq!(parts(&[100, 7, 150, 150], 30.0), (one, Next::At(1.0)));
+    }
+
+    #[test]
+    fn what_begins_at_the_end_of_the_last_window_belongs_to_it() {
+        let said = [100, 7, 150, 150, 8];
+        let found = divide(&said, FIRST, 1.4, 0.5);
+        let tail = TimedPart { tokens: vec![8], start: 1.0, end: 1.4 };
+        assert_eq!((found.0.last(), found.1), (Some(&tail), Next::Behind));
+        assert_eq!(divide(&said, FIRST, 1.6, 0.5).1, Next::At(1.0));
+        // Nothing was said there.
+        let (parts, next) = divide(&said[..4], FIRST, 1.4, 0.5);
+        assert_eq!((parts.len(), next), (1, Next::Behind));
     }
 
     #[test]
     fn a_text_with_few_times_or_none_is_the_whole_window() {
-        assert_eq!(parts(&[7, 8], 3.0), (vec![(vec![7, 8], 0.0, 3.0)], 3.0));
-        assert_eq!(parts(&[100, 7, 8], 3.0), (vec![(vec![7, 8], 0.0, 3.0)], 3.0));
-        assert_eq!(parts(&[150, 7, 8], 3.0), (vec![(vec![7, 8], 1.0, 3.0)], 3.0));
-        assert_eq!(parts(&[], 3.0), (vec![(vec![], 0.0, 3.0)], 3.0));
+        assert_eq!(parts(&[7, 8], 3.0), (vec![(vec![7, 8], 0.0, 3.0)], Next::Unknown));
+        assert_eq!(parts(&[100, 7, 8], 3.0), (vec![(vec![7, 8], 0.0, 3.0)], Next::Unknown));
+        assert_eq!(parts(&[150, 7, 8], 3.0), (vec![(vec![7, 8], 1.0, 3.0)], Next::Unknown));
+        assert_eq!(parts(&[], 3.0), (vec![(vec![], 0.0, 3.0)], Next::Behind));
         // Nothing was said, or the times lie behind the end of the recording.
-        assert_eq!(parts(&[100, 100], 3.0), (vec![], 3.0));
-        assert_eq!(parts(&[150, 7, 1000], 3.0), (vec![(vec![7], 1.0, 3.0)], 3.0));
+        assert_eq!(parts(&[100, 100], 3.0), (vec![], Next::Behind));
+        assert_eq!(parts(&[150, 7, 1000], 3.0), (vec![(vec![7], 1.0, 3.0)], Next::Behind));
     }
 
     /// Every window ends with at least one step forward and within itself, whatever was said.
@@ -165,8 +198,10 @@ mod tests {
         for _ in 0..5000 {
             let said: Vec<u32> = (0..draw(12)).map(|_| (95 + draw(30)) as u32).collect();
             let seconds = 0.1 + draw(8) as f64 / 10.0;
-            let (parts, next) = divide(&said, FIRST, seconds);
-            assert!(next > 0.0 && next <= seconds, "{said:?}: {next} of {seconds}");
+            let rest = draw(2) as f64 / 2.0;
+            let (parts, next) = divide(&said, FIRST, seconds, rest);
+            let is_forward = !matches!(next, Next::At(next) if next <= 0.0 || next > seconds);
+            assert!(is_forward, "{said:?}: {next:?} of {seconds}");
             for part in parts {
                 assert!(part.start <= part.end && part.end <= seconds, "{said:?}: {part:?}");
                 assert!(part.tokens.iter().all(|&token| token < FIRST));

@@ -11,14 +11,17 @@ use plimsoll_text::Tokenizer;
 use plimsoll_text::transcript::Segment;
 
 use super::hugging_face::{read_metadata, weights};
-use super::times::{TimedPart, divide};
+use super::times::{Next, TimedPart, divide};
 use super::{Generation, Whisper, WhisperMetadata};
 use crate::ModelError;
 use crate::asr::Search;
 use crate::asr::windows::quietest;
 
-/// What is left behind the last segment and is no longer than this has no words.
+/// What begins in this last part of a recording is not heard a second time.
 const REST: Seconds = Seconds(0.5);
+/// Number of windows in a row without times after which a model is not asked for them any more: one that was trained on texts without
+/// times may never say any.
+const WITHOUT_TIMES: usize = 2;
 /// Length of the quietest place at which a long recording is cut.
 const QUIET: Seconds = Seconds(0.2);
 
@@ -132,16 +135,22 @@ impl WhisperTranscriber {
         self.tokenizer.decode(&texts[0]).trim().to_owned()
     }
 
-    /// Transcribes at most one window into segments with times in it. Also returns after how many samples the next window begins.
-    fn window_segments(&self, samples: &[f32], search: &Search) -> (Vec<Segment>, usize) {
+    /// Transcribes at most one window into segments with times in it. Also returns after how many samples the next window begins; `None` if
+    /// the model does not say where a segment ends, and this is not the last window.
+    fn window_segments(&self, samples: &[f32], search: &Search, is_last: bool) -> (Vec<Segment>, Option<usize>) {
         let texts = self.model.generate_with_times(self.encoded(samples), &self.generation, search);
         let rate = f64::from(self.sample_rate());
-        let (parts, next) = divide(&texts[0], self.generation.first_time, samples.len() as f64 / rate);
+        let rest = if is_last { REST.0 } else { 0.0 };
+        let (parts, next) = divide(&texts[0], self.generation.first_time, samples.len() as f64 / rate, rest);
         let segment = |part: TimedPart| {
             let text = self.tokenizer.decode(&part.tokens).trim().to_owned();
             (!text.is_empty()).then(|| Segment { text, start: part.start, end: part.end, ..Segment::default() })
         };
-        let next = ((next * rate).round() as usize).clamp(1, samples.len());
+        let next = match next {
+            Next::At(seconds) => Some(((seconds * rate).round() as usize).clamp(1, samples.len())),
+            Next::Unknown if !is_last => None,
+            Next::Behind | Next::Unknown => Some(samples.len()),
+        };
         (parts.into_iter().filter_map(segment).collect(), next)
     }
 
@@ -157,7 +166,7 @@ impl WhisperTranscriber {
 }
 
 /// Transcribes a recording of any length that comes in blocks, window after window. A window ends where it is quietest in its second
-/// half; [`with_times`](Self::with_times), where the last whole segment ends in it.
+/// half; [`with_times`](Self::with_times), where the last whole segment ends in it, if the model says so.
 pub struct LongWhisper<'a> {
     transcriber: &'a WhisperTranscriber,
     search: Search,
@@ -165,12 +174,14 @@ pub struct LongWhisper<'a> {
     samples: Vec<f32>,
     /// Samples before `samples`.
     dropped: usize,
+    /// Number of windows in a row of which the model did not say where a segment ends.
+    without_times: usize,
 }
 
 impl<'a> LongWhisper<'a> {
     /// Begins a recording, whose samples must have the sample rate of `transcriber`.
     pub fn new(transcriber: &'a WhisperTranscriber, search: Search) -> Self {
-        Self { transcriber, search, has_times: false, samples: Vec::new(), dropped: 0 }
+        Self { transcriber, search, has_times: false, samples: Vec::new(), dropped: 0, without_times: 0 }
     }
 
     /// Lets the model say when each segment was said, if it can. Without times a segment is a whole window.
@@ -185,16 +196,25 @@ impl<'a> LongWhisper<'a> {
         let window = self.transcriber.window();
         let mut segments = Vec::new();
         while self.samples.len() > window {
-            if self.has_times {
-                segments.extend(self.timed_segments(window));
-                continue;
+            if self.has_times && self.without_times < WITHOUT_TIMES {
+                if let Some(timed) = self.timed_segments(window, false) {
+                    self.without_times = 0;
+                    segments.extend(timed);
+                    continue;
+                }
+                self.without_times += 1;
             }
-            let rate = f64::from(self.transcriber.sample_rate());
-            let (half, hop) = (window / 2, self.transcriber.log_mel.config().hop_length);
-            let end = half + quietest(&self.samples[half..window], (QUIET.0 * rate) as usize, hop);
-            segments.extend(self.segment(end));
+            segments.extend(self.segment_to_pause(window));
         }
         segments
+    }
+
+    /// Transcribes up to the quietest place in the second half of the first `window` samples, without times of the model.
+    fn segment_to_pause(&mut self, window: usize) -> Option<Segment> {
+        let rate = f64::from(self.transcriber.sample_rate());
+        let (half, hop) = (window / 2, self.transcriber.log_mel.config().hop_length);
+        let end = half + quietest(&self.samples[half..window], (QUIET.0 * rate) as usize, hop);
+        self.segment(end)
     }
 
     /// Ends the recording, and returns the last segments.
@@ -203,16 +223,17 @@ impl<'a> LongWhisper<'a> {
             let rest = self.samples.len();
             return if rest == 0 { Vec::new() } else { self.segment(rest).into_iter().collect() };
         }
-        let least = (REST.0 * f64::from(self.transcriber.sample_rate())) as usize;
         let mut segments = Vec::new();
-        while !self.samples.is_empty() && (self.dropped == 0 || self.samples.len() > least) {
-            segments.extend(self.timed_segments(self.samples.len()));
+        while !self.samples.is_empty() {
+            segments.extend(self.timed_segments(self.samples.len(), true).into_iter().flatten());
         }
         segments
     }
 
-    fn timed_segments(&mut self, count: usize) -> Vec<Segment> {
-        let (mut segments, next) = self.transcriber.window_segments(&self.samples[..count], &self.search);
+    /// Transcribes the first `count` samples with times; `None` if the model does not say where a segment ends in them.
+    fn timed_segments(&mut self, count: usize, is_last: bool) -> Option<Vec<Segment>> {
+        let (mut segments, next) = self.transcriber.window_segments(&self.samples[..count], &self.search, is_last);
+        let next = next?;
         let before = self.dropped as f64 / f64::from(self.transcriber.sample_rate());
         for segment in &mut segments {
             segment.start += before;
@@ -220,7 +241,7 @@ impl<'a> LongWhisper<'a> {
         }
         self.samples.drain(..next);
         self.dropped += next;
-        segments
+        Some(segments)
     }
 
     fn segment(&mut self, count: usize) -> Option<Segment> {
