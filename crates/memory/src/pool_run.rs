@@ -197,13 +197,15 @@ impl PoolRun<'_> {
         // A run returns unused memory to the device after the first step.
         run.pools.release_empty();
         // From the second step on everything overwrites what it replaces, and sends the next batch to the same place.
-        let (mut gradients, sent) = run.step(&changes, self, step, sent);
+        let (mut gradients, mut sent) = run.step(&changes, self, step, sent);
         if !sent.is_empty() {
             run.free_all(gradients);
-            gradients = run.step(&changes, self, step, sent).0;
+            (gradients, sent) = run.step(&changes, self, step, sent);
         }
         if let Some(validation) = validation {
+            // Before a validation no batch is sent.
             run.free_all(gradients);
+            run.free_all(sent.into_iter().map(|(_, slot)| slot).collect());
             let sizes = validation.sizes();
             let last = run.micro_batch(&run.changes(&Lives::new(validation), &sizes), &sizes, Vec::new());
             run.free_all(last);

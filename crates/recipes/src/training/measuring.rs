@@ -313,14 +313,20 @@ impl<S: Traceable<Task: Task<Batch = HostBatch>>> Measuring<'_, S> {
         let Some(&first) = order.first() else { return Ok(None) };
         let mut batch = self.batch(&plan.buckets[first]);
         for (done, &index) in order.iter().enumerate() {
-            if done == alone {
-                progress.set(alone as u64);
-                found.validation = self.validation();
-                progress.set(alone as u64 + 1);
-            }
             // The weights may be lost.
             if !found.all_fit() {
                 break;
+            }
+            if done == alone {
+                if found.buckets.iter().all(Option::is_none) {
+                    break;
+                }
+                progress.set(alone as u64);
+                found.validation = self.validation();
+                progress.set(alone as u64 + 1);
+                if !found.all_fit() {
+                    break;
+                }
             }
             let next = order.get(done + 1).map_or_else(|| batch.clone(), |&next| self.batch(&plan.buckets[next]));
             if done >= alone {
