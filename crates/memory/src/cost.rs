@@ -162,6 +162,15 @@ fn costs_nothing(operation: &OperationIr) -> bool {
     }
 }
 
+/// Counts the floating-point operations of attention: the scores by key and by distance, and the sums of values.
+fn attended(query: &TensorIr, key: &TensorIr, value: &TensorIr, by_distance: bool) -> u64 {
+    let width = |tensor: &TensorIr| tensor.shape.last().copied().unwrap_or(1) as u64;
+    let rows = (query.shape.num_elements() as u64) / width(query).max(1);
+    let (queries, keys) = (query.shape[1] as u64, key.shape[1] as u64);
+    let distances = if by_distance { (queries + keys) * width(query) } else { 0 };
+    2 * rows * (keys * (width(query) + width(value)) + distances)
+}
+
 /// Counts the floating-point operations of `operation`; 0 unless it is a matrix product or a convolution.
 pub(crate) fn products(operation: &OperationIr) -> u64 {
     let count = |tensor: &TensorIr| tensor.shape.num_elements() as u64;
@@ -184,6 +193,14 @@ pub(crate) fn products(operation: &OperationIr) -> u64 {
         OperationIr::Custom(custom) => match (CustomOp::parse(operation), &custom.inputs[..], &custom.outputs[..]) {
             // Each output is a sum over a window, which has a value for each row of the weight.
             (Some(CustomOp::Make("convolution")), [_, weight], [out]) => 2 * count(out) * weight.shape[0] as u64,
+            // Queries, keys and values, then queries and a table of distances; the gradient of the result comes before them.
+            (Some(CustomOp::Make("attention")), [query, key, value, distances @ ..], [_]) if distances.len() != 1 => {
+                attended(query, key, value, distances.len() == 2)
+            }
+            // The scores again, and four products for their five: gradients of weights, values, queries and keys.
+            (Some(CustomOp::Make("attention")), [_, query, key, value, distances @ ..], _) => {
+                attended(query, key, value, distances.len() == 2) * 5 / 2
+            }
             (Some(CustomOp::Make("convolution gradient")), [_, grad_output, ..], made) => {
                 let rows = made.last().map_or(0, |weight| weight.shape[0] as u64);
                 2 * count(grad_output) * rows * made.len() as u64

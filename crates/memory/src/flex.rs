@@ -17,7 +17,7 @@ use crate::heap::{Heap, Value};
 /// Applies `operation` to `heap` as flex does with `threads` threads.
 pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
     if let Some(note) = CustomOp::parse(operation) {
-        return apply_note(heap, operation, note);
+        return apply_note(heap, operation, note, threads);
     }
     let mut flex = Flex { heap, threads };
     match operation {
@@ -31,7 +31,7 @@ pub(crate) fn apply(heap: &mut Heap, operation: &OperationIr, threads: usize) {
 }
 
 /// Applies an operation of `plimsoll-tape`. Its note describes the memory that the operation uses.
-fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
+fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>, threads: usize) {
     let inputs: Vec<Value> = operation.inputs().map(|input| heap.take(input)).collect();
     let outputs: Vec<&TensorIr> = operation.outputs().collect();
     match note {
@@ -51,6 +51,8 @@ fn apply_note(heap: &mut Heap, operation: &OperationIr, note: CustomOp<'_>) {
                 let value = heap.fresh(&output.shape, output.dtype.size());
                 heap.give(output, value);
             }
+            let scratch = heap.scratch(CustomOp::scratch_of_make(operation, threads) as usize);
+            heap.free(scratch);
         }
         CustomOp::Change { scratch, .. } => {
             let mut inputs = inputs.into_iter();

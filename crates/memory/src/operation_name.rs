@@ -67,6 +67,7 @@ fn module_name(module: &ModuleOperationIr) -> &'static str {
 fn custom_name(operation: &OperationIr) -> &'static str {
     const NAMES: &[&str] = &[
         "alignment",
+        "attention",
         "attention_weights",
         "convolution",
         "convolution gradient",

@@ -264,37 +264,50 @@ impl HostOp<1> for Glu {
 
     fn forward(&self, [x]: [&[f32]; 1]) -> Vec<f32> {
         let mut y = vec![0.0; x.len() / 2];
-        vectorized(
-            #[inline(always)]
-            || {
-                for (y, x) in y.chunks_exact_mut(self.width).zip(x.chunks_exact(2 * self.width)) {
-                    let (value, gate) = x.split_at(self.width);
-                    y.iter_mut().zip(value).zip(gate).for_each(|((y, &value), &gate)| *y = value * sigmoid(gate));
-                }
-            },
-        );
+        let task = self.task_values();
+        y.par_chunks_mut(task).zip(x.par_chunks(2 * task)).for_each(|(y, x)| {
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (y, x) in y.chunks_exact_mut(self.width).zip(x.chunks_exact(2 * self.width)) {
+                        let (value, gate) = x.split_at(self.width);
+                        y.iter_mut().zip(value).zip(gate).for_each(|((y, &value), &gate)| *y = value * sigmoid(gate));
+                    }
+                },
+            );
+        });
         y
     }
 
     fn backward(&self, [x]: [&[f32]; 1], grad_output: &[f32], _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
         let mut gradient = vec![0.0; x.len()];
-        let width = self.width;
-        vectorized(
-            #[inline(always)]
-            || {
-                let rows = gradient.chunks_exact_mut(2 * width).zip(x.chunks_exact(2 * width));
-                for ((gradient, x), grad_output) in rows.zip(grad_output.chunks_exact(width)) {
-                    let (grad_value, grad_gate) = gradient.split_at_mut(width);
-                    let (value, gate) = x.split_at(width);
-                    for i in 0..width {
-                        let s = sigmoid(gate[i]);
-                        grad_value[i] = grad_output[i] * s;
-                        grad_gate[i] = grad_output[i] * value[i] * s * (1.0 - s);
+        let (width, task) = (self.width, self.task_values());
+        let tasks = gradient.par_chunks_mut(2 * task).zip(x.par_chunks(2 * task)).zip(grad_output.par_chunks(task));
+        tasks.for_each(|((gradient, x), grad_output)| {
+            vectorized(
+                #[inline(always)]
+                || {
+                    let rows = gradient.chunks_exact_mut(2 * width).zip(x.chunks_exact(2 * width));
+                    for ((gradient, x), grad_output) in rows.zip(grad_output.chunks_exact(width)) {
+                        let (grad_value, grad_gate) = gradient.split_at_mut(width);
+                        let (value, gate) = x.split_at(width);
+                        for i in 0..width {
+                            let s = sigmoid(gate[i]);
+                            grad_value[i] = grad_output[i] * s;
+                            grad_gate[i] = grad_output[i] * value[i] * s * (1.0 - s);
+                        }
                     }
-                }
-            },
-        );
+                },
+            );
+        });
         [Some(gradient)]
+    }
+}
+
+impl Glu {
+    /// Returns the number of values of the result that a task computes: whole rows.
+    fn task_values(&self) -> usize {
+        VALUES_PER_TASK.div_ceil(self.width.max(1)) * self.width.max(1)
     }
 }
 

@@ -18,7 +18,7 @@ use burn_router::RouterClient;
 
 use crate::bridge::{Family, PrimitiveBackend, family, runs_host_ops, set_default_dtypes, simulate_cpu};
 use crate::gpu::counts::uploaded;
-use crate::host::{HostBackend, InPlaceArgs};
+use crate::host::{HostBackend, HostScratch, InPlaceArgs};
 
 /// Kind of device that a capture device simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,14 @@ pub enum SimulatedDevice {
     Cpu,
     /// GPU: a device with its own memory.
     Gpu,
+}
+
+impl SimulatedDevice {
+    /// Returns the number of values that the CPU packs (copies) for a product of `[rows, inner]` and `[inner, columns]`. `turned` says of
+    /// each factor whether it lies column by column.
+    pub fn packed_values(sizes: [usize; 3], turned: [bool; 2]) -> usize {
+        crate::matrix::packed_values(sizes, turned)
+    }
 }
 
 /// Reason why a capture failed.
@@ -264,6 +272,19 @@ impl<'a> CustomOp<'a> {
     /// sees what others wrote: CUDA. Elsewhere another kernel does.
     pub const WITH_SUMS: &'static str = " with sums";
 
+    /// Returns the bytes of temporary memory of `operation` on `threads` threads, if it is a [`Make`](Self::Make) of the CPU; otherwise 0.
+    pub fn scratch_of_make(operation: &'a OperationIr, threads: usize) -> u64 {
+        match (Self::parse(operation), operation) {
+            (Some(Self::Make(_)), OperationIr::Custom(custom)) => match custom.scalars[..] {
+                [ScalarIr::UInt(fixed), ScalarIr::UInt(each), ScalarIr::UInt(tasks)] => {
+                    HostScratch { fixed, each, tasks }.bytes(threads)
+                }
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
     /// Parses `operation` as an operation that this crate records; `None` if it is one of Burn's operations.
     pub fn parse(operation: &'a OperationIr) -> Option<Self> {
         let OperationIr::Custom(custom) = operation else { return None };
@@ -402,9 +423,20 @@ impl HostBackend for Capture {
         name: &'static str,
         inputs: &[&Recorded],
         shapes: Vec<Shape>,
+        HostScratch { fixed, each, tasks }: HostScratch,
         _: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
     ) -> Vec<Recorded> {
-        record_custom("make", name, inputs.iter().map(|&tensor| tensor.clone()).collect(), shapes, 0)
+        let client = inputs.first().map(|tensor| tensor.client.clone()).expect("a custom operation has an input");
+        let fresh = |shape| TensorIr::uninit(client.create_empty_handle(), shape, DType::F32);
+        let outputs = shapes.into_iter().map(fresh).collect();
+        let scalars = [fixed, each, tasks].map(ScalarIr::UInt).into();
+        let inputs = inputs.iter().map(|&tensor| tensor.clone().into_ir()).collect();
+        client.register(OperationIr::Custom(CustomOpIr {
+            id: format!("{PREFIX}make/{name}"),
+            inputs,
+            outputs,
+            scalars,
+        }))
     }
 
     fn change_in_place(

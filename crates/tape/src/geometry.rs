@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use burn::tensor::{Slice, Tensor};
+use rayon::prelude::*;
 
 /// Most pieces in which a GPU convolves.
 const PIECES_MAX: usize = 4;
@@ -132,22 +133,36 @@ impl Geometry {
 
     pub(crate) fn cut(&self, x: &[f32]) -> Vec<f32> {
         let mut windows = vec![0.0; self.shape().iter().product()];
-        self.runs(
-            #[inline(always)]
-            |from, to, count| windows[to..to + count].copy_from_slice(&x[from..from + count]),
-        );
+        let sample = self.of_sample();
+        let (values, cut) = (sample.input.iter().product(), sample.shape().iter().product());
+        windows.par_chunks_mut(cut).zip(x.par_chunks(values)).for_each(|(windows, x)| {
+            sample.runs(
+                #[inline(always)]
+                |from, to, count| windows[to..to + count].copy_from_slice(&x[from..from + count]),
+            );
+        });
         windows
+    }
+
+    /// Returns the windows of one sample: each thread takes whole samples.
+    fn of_sample(&self) -> Self {
+        let [_, rows, columns, channels] = self.input;
+        Self { input: [1, rows, columns, channels], ..*self }
     }
 
     pub(crate) fn add(&self, windows: &[f32]) -> Vec<f32> {
         let mut x = vec![0.0; self.input.iter().product()];
-        self.runs(
-            #[inline(always)]
-            |from, to, count| {
-                let values = &windows[to..to + count];
-                x[from..from + count].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-            },
-        );
+        let sample = self.of_sample();
+        let (values, cut) = (sample.input.iter().product(), sample.shape().iter().product());
+        x.par_chunks_mut(values).zip(windows.par_chunks(cut)).for_each(|(x, windows)| {
+            sample.runs(
+                #[inline(always)]
+                |from, to, count| {
+                    let values = &windows[to..to + count];
+                    x[from..from + count].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+                },
+            );
+        });
         x
     }
 

@@ -21,6 +21,7 @@ use burn::tensor::{Device, Tensor};
 use burn_backend::tensor::FloatTensor;
 
 use crate::Pass;
+pub use crate::fused::{is_tiled, tiled_attention};
 use crate::host::MaybeTracked;
 use crate::kernels::{HeadOutput, HeadsRule, KernelBackend, on_kernels};
 use crate::remat::nodes::{Exit, Outcome, Slots, hub_of, with_nodes};
@@ -127,10 +128,10 @@ fn composed(projected: Tensor<3>, h: usize, parts: usize, results: Vec<Head>) ->
     let cut = projected.reshape([b, t, parts, h, w]);
     let of_part = |part: usize| -> Tensor<4> {
         match parts {
-            1 => cut.clone().reshape([b, t, h, w]).swap_dims(1, 2),
+            1 => cut.clone().reshape([b, t, h, w]),
             _ => {
                 let one = cut.clone().slice([0..b, 0..t, part..part + 1, 0..h, 0..w]);
-                one.reshape([b, t, h, w]).swap_dims(1, 2)
+                one.reshape([b, t, h, w])
             }
         }
     };
@@ -143,10 +144,11 @@ fn composed(projected: Tensor<3>, h: usize, parts: usize, results: Vec<Head>) ->
             cuts[part] = Some(x.clone());
         }
         let x = match bias {
-            Some(bias) => x + bias.reshape([1, h, 1, w]),
+            Some(bias) => x + bias.reshape([1, 1, h, w]),
             None => x,
         };
-        if factor == 1.0 { x } else { x * factor }
+        // Turned at last: the values lie as attention on the CPU reads them.
+        if factor == 1.0 { x } else { x * factor }.swap_dims(1, 2)
     };
     results.into_iter().enumerate().map(result).collect()
 }

@@ -25,6 +25,12 @@ pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
     /// slices.
     const KEEPS_INPUTS: bool = true;
 
+    /// Returns the temporary memory of the forward or the backward pass.
+    fn scratch(&self, is_backward: bool) -> HostScratch {
+        let _ = is_backward;
+        HostScratch::default()
+    }
+
     /// Computes the values of the result.
     fn forward(&self, inputs: [&[f32]; N]) -> Vec<f32>;
 
@@ -33,17 +39,36 @@ pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + Sync + 'static {
     fn backward(&self, inputs: [&[f32]; N], grad_output: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
 }
 
+/// Temporary memory of an operation of the CPU, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostScratch {
+    /// Memory of the whole operation.
+    pub(crate) fixed: u64,
+    /// Memory of each thread that works on it.
+    pub(crate) each: u64,
+    /// Number of tasks: with fewer tasks than threads, some threads have none.
+    pub(crate) tasks: u64,
+}
+
+impl HostScratch {
+    /// Returns the memory that the operation takes on `threads` threads, in bytes.
+    pub(crate) fn bytes(self, threads: usize) -> u64 {
+        self.fixed + self.each * self.tasks.min(threads as u64)
+    }
+}
+
 /// Backend on which host operations run: it computes them, or records them with the memory that they would need.
 pub(crate) trait HostBackend: PrimitiveBackend {
     /// Returns `tensor` with contiguous values, copied if they are not contiguous.
     fn contiguous(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// Creates tensors of `shapes` with the values that `compute` returns, one list for each tensor. `compute` receives
-    /// the values of `inputs`. A capture device records the operation `name` and does not run `compute`.
+    /// the values of `inputs`. A capture device records the operation `name` with the temporary memory `scratch`, and does not run `compute`.
     fn compute(
         name: &'static str,
         inputs: &[&FloatTensor<Self>],
         shapes: Vec<Shape>,
+        scratch: HostScratch,
         compute: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
     ) -> Vec<FloatTensor<Self>>;
 
@@ -84,6 +109,7 @@ impl HostBackend for Flex {
         _: &'static str,
         inputs: &[&Plain],
         shapes: Vec<Shape>,
+        _: HostScratch,
         compute: impl FnOnce(&[&[f32]]) -> Vec<Vec<f32>>,
     ) -> Vec<Plain> {
         let inputs: Vec<&[f32]> = inputs.iter().map(|tensor| values(tensor)).collect();
@@ -218,7 +244,7 @@ fn run_on<B: HostBackend, Op: HostOp<N>, const N: usize, const D: usize>(
     // An input that was copied to be contiguous is free from here on.
     let nodes = inputs.map(|input| input.tracked().node());
     let forward = |values: &[&[f32]]| vec![op.forward(std::array::from_fn(|tensor| values[tensor]))];
-    let output = B::compute(Op::NAME, &plain.each_ref(), vec![Shape::new(shape)], forward).remove(0);
+    let output = B::compute(Op::NAME, &plain.each_ref(), vec![Shape::new(shape)], op.scratch(false), forward).remove(0);
     if is_plain {
         return B::from_plain(output);
     }
@@ -245,7 +271,7 @@ impl<B: HostBackend, Op: HostOp<N>, const N: usize> Backward<B, N> for HostStep<
         let mut inputs = vec![&grad_output];
         inputs.extend(kept.iter().flatten());
         let wanted_shapes = shapes.into_iter().zip(wanted).filter_map(|(shape, wanted)| wanted.then_some(shape));
-        let mut found = B::compute(Op::NAME, &inputs, wanted_shapes.collect(), |values| {
+        let mut found = B::compute(Op::NAME, &inputs, wanted_shapes.collect(), op.scratch(true), |values| {
             let inputs = std::array::from_fn(|tensor| values.get(tensor + 1).copied().unwrap_or_default());
             op.backward(inputs, values[0], wanted).into_iter().flatten().collect()
         })

@@ -19,6 +19,7 @@ mod host;
 mod kernels;
 pub mod lora;
 pub mod losses;
+mod matrix;
 mod noise;
 pub mod observe;
 mod parameters;

@@ -1,19 +1,11 @@
 //! Predicts the memory of a matrix product: its output, and the copies of its operands that the `gemm` crate makes.
 
 use burn::tensor::DType;
+use plimsoll_tape::SimulatedDevice;
 use plimsoll_tape::ir::MatmulOpIr;
 
 use super::Flex;
 use crate::heap::Value;
-
-/// Largest number of columns of the left operand (and rows of the right operand) that gemm packs at a time.
-const DEPTH: usize = 512;
-/// Number of rows of the product that gemm's innermost kernel computes at a time, on processors with wide registers.
-const ROWS: usize = 48;
-/// Number of groups of [`ROWS`] rows of the left operand beyond which gemm packs the right operand whatever its layout.
-const PACKING: usize = 8;
-/// Bytes of the cache for which gemm blocks its left operand: the second-level cache of a server processor.
-const CACHE: usize = 2 << 20;
 
 impl Flex<'_> {
     /// Simulates a matrix product: bf16 operands are converted to 32 bits, as gemm has no bf16 product.
@@ -31,19 +23,13 @@ impl Flex<'_> {
     }
 
     /// Simulates the memory into which gemm packs (copies) operands during a product: allocates it, and frees it again.
-    ///
-    /// The left operand is packed if it fits the cache and is not stored column by column. The right operand is packed
-    /// if the left operand has many rows, see [`PACKING`]; fewer rows suffice if it is not stored column by column.
     fn pack_operands(&mut self, left: &Value, right: &Value) {
         let (rank, right_rank) = (left.shape.len(), right.shape.len());
         let (m, k, n) = (left.shape[rank - 2], left.shape[rank - 1], right.shape[right_rank - 1]);
         let batch: usize = left.shape[..rank - 2].iter().product();
-        let kc = k.clamp(1, DEPTH);
-        let packs_right = right.strides[right_rank - 2] != 1 && m > 2 * ROWS || m > PACKING * ROWS;
-        let packs_left = m <= 2 * (CACHE / 4 / kc) && left.strides[rank - 2] != 1;
-        let values = usize::from(packs_right) * kc * n.next_multiple_of(8)
-            + usize::from(packs_left) * kc * m.next_multiple_of(ROWS);
-        let scratch = self.heap.scratch(values * 4 * batch.clamp(1, self.threads));
+        let turned = [left.strides[rank - 2] == 1, right.strides[right_rank - 2] == 1];
+        let scratch =
+            self.heap.scratch(SimulatedDevice::packed_values([m, k, n], turned) * 4 * batch.clamp(1, self.threads));
         self.heap.free(scratch);
     }
 

@@ -12,7 +12,7 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::tensor::FloatTensor;
 use rayon::prelude::*;
 
-use super::weights::weight;
+use super::rows::weight;
 use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
 use crate::kernels::{KernelBackend, on_kernels};
 use crate::noise::ints;

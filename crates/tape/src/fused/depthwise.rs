@@ -11,8 +11,9 @@ use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
+use rayon::prelude::*;
 
-use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
+use crate::host::{HostOp, HostScratch, Input, MaybeTracked, is_host, run};
 use crate::kernels::{KernelBackend, on_kernels};
 use crate::simd::vectorized;
 
@@ -35,7 +36,7 @@ pub fn depthwise(x: Tensor<3>, weight: Tensor<3>, bias: Tensor<1>) -> Tensor<3> 
         "depthwise needs kernels and biases of the type of its input"
     );
     if is_host(&x) && is_host(&weight) {
-        let op = Depthwise { t, d, k };
+        let op = Depthwise { samples: b, t, d, k };
         return run(op, [Input::new(x), Input::new(weight), Input::new(bias)], [b, t, d]);
     }
     let device = x.device();
@@ -94,12 +95,18 @@ impl<B: KernelBackend> Backward<B, 3> for DepthwiseStep<B> {
 
 #[derive(Clone, Debug)]
 struct Depthwise {
+    samples: usize,
     t: usize,
     d: usize,
     k: usize,
 }
 
 impl Depthwise {
+    /// Returns the number of values of the gradients of taps and bias.
+    fn sums(&self) -> usize {
+        (self.k + 1) * self.d
+    }
+
     /// Transposes the kernels from `[channels, k]` to `[k, channels]`, so that the values of one tap (one position of
     /// the kernel) for all channels are contiguous, like the channels of a frame.
     fn taps(&self, weight: &[f32]) -> Vec<f32> {
@@ -129,10 +136,10 @@ impl HostOp<3> for Depthwise {
         let d = self.d;
         let taps = self.taps(weight);
         let mut y = vec![0.0; x.len()];
-        vectorized(
-            #[inline(always)]
-            || {
-                for (y, x) in y.chunks_exact_mut(self.t * d).zip(x.chunks_exact(self.t * d)) {
+        y.par_chunks_mut(self.t * d).zip(x.par_chunks(self.t * d)).for_each(|(y, x)| {
+            vectorized(
+                #[inline(always)]
+                || {
                     y.chunks_exact_mut(d).for_each(|row| row.copy_from_slice(bias));
                     for tap in 0..self.k {
                         let w = &taps[tap * d..(tap + 1) * d];
@@ -140,29 +147,25 @@ impl HostOp<3> for Depthwise {
                             multiply_add(&mut y[to * d..(to + 1) * d], &x[from * d..(from + 1) * d], w);
                         }
                     }
-                }
-            },
-        );
+                },
+            );
+        });
         y
     }
 
-    fn backward(
-        &self,
-        [x, weight, bias]: [&[f32]; 3],
-        grad_output: &[f32],
-        wanted: [bool; 3],
-    ) -> [Option<Vec<f32>>; 3] {
+    fn backward(&self, [x, weight, _]: [&[f32]; 3], grad_output: &[f32], wanted: [bool; 3]) -> [Option<Vec<f32>>; 3] {
         let d = self.d;
         let taps = self.taps(weight);
-        let (mut grad_x, mut grad_taps, mut grad_bias) =
-            (vec![0.0; x.len()], vec![0.0; taps.len()], vec![0.0; bias.len()]);
-        vectorized(
-            #[inline(always)]
-            || {
-                let size = self.t * d;
-                for ((grad_x, x), grad_output) in
-                    grad_x.chunks_exact_mut(size).zip(x.chunks_exact(size)).zip(grad_output.chunks_exact(size))
-                {
+        let size = self.t * d;
+        let mut grad_x = vec![0.0; x.len()];
+        // Of each sample: the gradient of the taps, then of the bias.
+        let mut sums = vec![0.0; self.sums() * (x.len() / size.max(1)).max(1)];
+        let samples = grad_x.par_chunks_mut(size).zip(x.par_chunks(size)).zip(grad_output.par_chunks(size));
+        samples.zip(sums.par_chunks_mut(self.sums())).for_each(|(((grad_x, x), grad_output), sums)| {
+            let (grad_taps, grad_bias) = sums.split_at_mut(self.k * d);
+            vectorized(
+                #[inline(always)]
+                || {
                     for row in grad_output.chunks_exact(d) {
                         grad_bias.iter_mut().zip(row).for_each(|(sum, &g)| *sum += g);
                     }
@@ -174,9 +177,14 @@ impl HostOp<3> for Depthwise {
                             multiply_add(&mut grad_taps[place.clone()], g, &x[from * d..(from + 1) * d]);
                         }
                     }
-                }
-            },
-        );
+                },
+            );
+        });
+        let (first, others) = sums.split_at_mut(self.sums());
+        for other in others.chunks_exact(self.sums()) {
+            first.iter_mut().zip(other).for_each(|(sum, more)| *sum += more);
+        }
+        let (grad_taps, grad_bias) = first.split_at(self.k * d);
         let mut grad_weight = vec![0.0; weight.len()];
         for channel in 0..d {
             for tap in 0..self.k {
@@ -184,7 +192,12 @@ impl HostOp<3> for Depthwise {
             }
         }
         let [x, w, b] = wanted;
-        [x.then_some(grad_x), w.then_some(grad_weight), b.then_some(grad_bias)]
+        [x.then_some(grad_x), w.then_some(grad_weight), b.then(|| grad_bias.to_vec())]
+    }
+
+    fn scratch(&self, is_backward: bool) -> HostScratch {
+        let values = self.k * self.d + if is_backward { self.sums() * self.samples } else { 0 };
+        HostScratch { fixed: (values * size_of::<f32>()) as u64, ..HostScratch::default() }
     }
 }
 

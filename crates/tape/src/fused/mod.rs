@@ -12,8 +12,10 @@ mod cross_entropy;
 mod ctc;
 mod depthwise;
 mod norm;
+mod rows;
 mod shift;
 mod single_query;
+mod tiled;
 mod weights;
 
 pub use alignment::{FrameShares, share_frames};
@@ -23,4 +25,5 @@ pub use ctc::ctc;
 pub use depthwise::depthwise;
 pub use norm::layer_norm;
 pub use single_query::single_query_attention;
+pub use tiled::{is_tiled, tiled_attention};
 pub use weights::{AttentionMask, attention_weights};

@@ -10,9 +10,10 @@ use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
+use rayon::prelude::*;
 
 use crate::Pass;
-use crate::host::{HostOp, Input, MaybeTracked, is_host, run};
+use crate::host::{HostOp, HostScratch, Input, MaybeTracked, is_host, run};
 use crate::kernels::{KernelBackend, on_kernels};
 use crate::remat::nodes::{Exit, Outcome, Slots, hub_of, with_nodes};
 use crate::simd::{gradient, sum, vectorized};
@@ -116,7 +117,7 @@ fn normed<const D: usize>(x: Tensor<D>, scale: Tensor<1>, shift: Tensor<1>, epsi
     let shape = x.dims();
     let width = shape[D - 1];
     if is_host(&x) && is_host(&scale) {
-        let op = LayerNorm { width, epsilon: epsilon as f32 };
+        let op = LayerNorm { width, rows: shape[..D - 1].iter().product(), epsilon: epsilon as f32 };
         return run(op, [Input::new(x), Input::new(scale), Input::new(shift)], shape);
     }
     let device = x.device();
@@ -245,6 +246,7 @@ fn gradients<B: KernelBackend>(
 #[derive(Clone, Debug)]
 struct LayerNorm {
     width: usize,
+    rows: usize,
     epsilon: f32,
 }
 
@@ -264,25 +266,62 @@ impl HostOp<3> for LayerNorm {
 
     fn forward(&self, [x, scale, shift]: [&[f32]; 3]) -> Vec<f32> {
         let mut y = vec![0.0; x.len()];
-        vectorized(
-            #[inline(always)]
-            || {
-                for (y, x) in y.chunks_exact_mut(self.width).zip(x.chunks_exact(self.width)) {
-                    let (mean, inverse) = self.moments(x);
-                    for (((y, x), scale), shift) in y.iter_mut().zip(x).zip(scale).zip(shift) {
-                        *y = (x - mean) * inverse * scale + shift;
+        let values = self.segment_rows() * self.width;
+        y.par_chunks_mut(values).zip(x.par_chunks(values)).for_each(|(y, x)| {
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (y, x) in y.chunks_exact_mut(self.width).zip(x.chunks_exact(self.width)) {
+                        let (mean, inverse) = self.moments(x);
+                        for (((y, x), scale), shift) in y.iter_mut().zip(x).zip(scale).zip(shift) {
+                            *y = (x - mean) * inverse * scale + shift;
+                        }
                     }
-                }
-            },
-        );
+                },
+            );
+        });
         y
     }
 
     fn backward(&self, [x, scale, _]: [&[f32]; 3], grad_output: &[f32], wanted: [bool; 3]) -> [Option<Vec<f32>>; 3] {
         let width = self.width;
         let mut grad_x = vec![0.0; x.len()];
-        let (mut grad_scale, mut grad_shift) = (vec![0.0; width], vec![0.0; width]);
-        let n = width as f32;
+        let values = self.segment_rows() * width;
+        // The sums of a segment: of the gradient of the scale, then of the shift.
+        let mut sums = vec![0.0; 2 * width * x.len().div_ceil(values.max(1)).max(1)];
+        let segments = grad_x.par_chunks_mut(values).zip(x.par_chunks(values)).zip(grad_output.par_chunks(values));
+        segments.zip(sums.par_chunks_mut(2 * width)).for_each(|(((grad_x, x), grad_output), sums)| {
+            self.segment_gradient([x, scale, grad_output], grad_x, sums.split_at_mut(width));
+        });
+        let (first, others) = sums.split_at_mut(2 * width);
+        for other in others.chunks_exact(2 * width) {
+            first.iter_mut().zip(other).for_each(|(sum, more)| *sum += more);
+        }
+        let (grad_scale, grad_shift) = first.split_at(width);
+        let [x, scale, shift] = wanted;
+        [x.then_some(grad_x), scale.then(|| grad_scale.to_vec()), shift.then(|| grad_shift.to_vec())]
+    }
+
+    fn scratch(&self, is_backward: bool) -> HostScratch {
+        let sums = 2 * self.width * self.rows.div_ceil(self.segment_rows()).max(1) * size_of::<f32>();
+        HostScratch { fixed: if is_backward { sums as u64 } else { 0 }, ..HostScratch::default() }
+    }
+}
+
+impl LayerNorm {
+    /// Returns the number of rows of a task, which depends on no machine, so that sums over rows do not either.
+    fn segment_rows(&self) -> usize {
+        (1_usize << 16).div_ceil(self.width.max(1))
+    }
+
+    /// Computes the gradient of the rows of a segment, and adds to the sums of the gradients of scale and shift.
+    fn segment_gradient(
+        &self,
+        [x, scale, grad_output]: [&[f32]; 3],
+        grad_x: &mut [f32],
+        (grad_scale, grad_shift): (&mut [f32], &mut [f32]),
+    ) {
+        let (width, n) = (self.width, self.width as f32);
         vectorized(
             #[inline(always)]
             || {
@@ -306,8 +345,6 @@ impl HostOp<3> for LayerNorm {
                 }
             },
         );
-        let [x, scale, shift] = wanted;
-        [x.then_some(grad_x), scale.then_some(grad_scale), shift.then_some(grad_shift)]
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::tensor::{Shape, Tensor};
 
 use crate::bridge::PrimitiveBackend;
-use crate::host::{HostBackend, HostOp, Input, is_host, on_host, run};
+use crate::host::{HostBackend, HostOp, HostScratch, Input, is_host, on_host, run};
 
 // Shapes: b samples, h heads, q queries, l distances, k keys.
 
@@ -36,7 +36,7 @@ pub(super) fn relative_shift_backward(gradient: Tensor<4>) -> Tensor<4> {
         return on_host!(gradient, B => {
             let grad_output = B::contiguous(B::plain(gradient));
             let unshifted = |values: &[&[f32]]| vec![op.unshifted(values[0])];
-            B::from_plain(B::compute(Shift::NAME, &[&grad_output], vec![Shape::new([b, h, q, l])], unshifted).remove(0))
+            B::from_plain(B::compute(Shift::NAME, &[&grad_output], vec![Shape::new([b, h, q, l])], HostScratch::default(), unshifted).remove(0))
         });
     }
     let options = (&gradient.device(), gradient.dtype());

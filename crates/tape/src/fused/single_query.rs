@@ -55,7 +55,7 @@ fn attend_head(output: &mut [f32], query: &[f32], keys: &[f32], values: &[f32], 
     }
     let mut sum = 0.0;
     for weight in &mut *weights {
-        *weight = super::weights::weight(*weight - highest);
+        *weight = super::rows::weight(*weight - highest);
         sum += *weight;
     }
     for (weight, value) in weights.iter().zip(values.chunks_exact(width)) {

@@ -12,14 +12,15 @@ use burn_backend::TensorMetadata;
 use burn_backend::tensor::FloatTensor;
 use rayon::prelude::*;
 
+use super::rows::{drop_values, row_gradient, softmax_in_place};
 use super::shift::{relative_shift, relative_shift_backward};
 use crate::Noise;
 use crate::bridge::{PrimitiveBackend, on_backend};
 use crate::capture::placeholder_bools;
 use crate::host::{HostBackend, InPlaceArgs, MaybeTracked, is_host, on_host};
 use crate::kernels::{KernelBackend, WeightsRule, on_kernels};
-use crate::noise::{Mask, dropout_drawn, ints, random_bits};
-use crate::simd::{self, exp, sum, vectorized};
+use crate::noise::{Mask, dropout_drawn, ints};
+use crate::simd::vectorized;
 use crate::transfer::Constants;
 use crate::transfer::uploaded;
 
@@ -77,7 +78,7 @@ impl AttentionMask {
 
     /// Returns how many of the `keys` keys, counted from the first key on, the query in row `row` of sample `sample`
     /// sees.
-    fn visible_keys(&self, sample: usize, row: usize, keys: usize) -> usize {
+    pub(super) fn visible_keys(&self, sample: usize, row: usize, keys: usize) -> usize {
         let valid = (self.key_lengths[sample] as usize).min(keys);
         if self.causal { valid.min(self.first_query + row + 1) } else { valid }
     }
@@ -275,11 +276,16 @@ fn rows_per_task(width: usize) -> usize {
 
 /// What dropout needs to drop values row by row: the random-number key of each row, the threshold that a random number
 /// is compared with, and the factor for the kept values.
-type DroppedRows = (Vec<[u32; 2]>, u32, f32);
+pub(super) type DroppedRows = (Vec<[u32; 2]>, u32, f32);
+
+/// Returns what drops values of scores of `shape` row by row; `None` without dropout.
+pub(super) fn dropped_rows(dropout: Option<&Mask>, shape: [usize; 4]) -> Option<DroppedRows> {
+    dropout.map(|mask| (mask.row_keys(&shape), mask.threshold(), mask.scale()))
+}
 
 impl WeightsOp {
     fn dropped_rows(&self, shape: [usize; 4]) -> Option<DroppedRows> {
-        self.dropout.as_ref().map(|mask| (mask.row_keys(&shape), mask.threshold(), mask.scale()))
+        dropped_rows(self.dropout.as_ref(), shape)
     }
 
     /// Replaces each row of `scores` by its softmax, and writes the softmax after dropout to `weights`. Without
@@ -303,7 +309,9 @@ impl WeightsOp {
                         hidden.fill(0.0);
                         softmax_in_place(seen);
                         if let Some((keys, threshold, scale)) = &dropped_rows {
-                            drop_values(&mut weights[row * k..(row + 1) * k], scores, keys[index], *threshold, *scale);
+                            let weights = &mut weights[row * k..(row + 1) * k];
+                            weights.copy_from_slice(scores);
+                            drop_values(weights, keys[index], *threshold, *scale);
                         }
                     }
                 },
@@ -324,49 +332,16 @@ impl WeightsOp {
                     || {
                         let rows = grad_output.chunks_exact_mut(k).zip(softmax.chunks_exact(k));
                         for (row, (gradient, softmax)) in rows.enumerate() {
-                            if let Some((keys, threshold, scale)) = &dropped_rows {
-                                let key = keys[chunk * task_rows + row];
-                                for (index, g) in gradient.iter_mut().enumerate() {
-                                    *g = if random_bits(key, index as u32) < *threshold { 0.0 } else { *g * scale };
-                                }
-                            }
-                            let along = sum(gradient.iter().zip(softmax).map(|(g, p)| g * p));
-                            gradient.iter_mut().zip(softmax).for_each(|(g, p)| *g = simd::gradient(p * (*g - along)));
+                            let rule = |(keys, threshold, scale): &DroppedRows| {
+                                (keys[chunk * task_rows + row], *threshold, *scale)
+                            };
+                            row_gradient(softmax, gradient, dropped_rows.as_ref().map(rule));
                         }
                     },
                 );
             },
         );
     }
-}
-
-#[inline(always)]
-fn drop_values(kept: &mut [f32], values: &[f32], key: [u32; 2], threshold: u32, scale: f32) {
-    for (index, (kept, value)) in kept.iter_mut().zip(values).enumerate() {
-        *kept = if random_bits(key, index as u32) < threshold { 0.0 } else { value * scale };
-    }
-}
-
-/// Difference from the highest score below which a key has no weight: `exp(-30)` is 1e-13, which changes no sum of fp32.
-const NO_WEIGHT: f32 = -30.0;
-
-/// Computes the weight of a score before the division by the sum, from its difference to the highest. Small weights are zero: products
-/// with them would be denormal numbers, with which a processor multiplies many times slower.
-#[inline(always)]
-pub(super) fn weight(difference: f32) -> f32 {
-    if difference < NO_WEIGHT { 0.0 } else { exp(difference) }
-}
-
-#[inline(always)]
-fn softmax_in_place(scores: &mut [f32]) {
-    let mut highest = [f32::NEG_INFINITY; 16];
-    for (index, &score) in scores.iter().enumerate() {
-        highest[index % 16] = if score > highest[index % 16] { score } else { highest[index % 16] };
-    }
-    let highest = highest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    scores.iter_mut().for_each(|score| *score = weight(*score - highest));
-    let inverse = 1.0 / sum(scores.iter().copied());
-    scores.iter_mut().for_each(|score| *score *= inverse);
 }
 
 /// Computes the weights as one operation of the tape, which keeps the softmax and nothing else. `inputs` are the scores by

@@ -13,7 +13,7 @@ use burn_backend::tensor::FloatTensor;
 use super::cut;
 use crate::bridge::PrimitiveBackend;
 use crate::geometry::Geometry;
-use crate::host::{HostBackend, MaybeTracked, is_host, on_host};
+use crate::host::{HostBackend, HostScratch, MaybeTracked, is_host, on_host};
 use crate::kernels::{KernelBackend, on_kernels};
 
 /// Multiplies each window of `x` `[samples, rows, columns, channels]`, as [`cut`] makes them, by `weight` `[values, outputs]`:
@@ -75,7 +75,8 @@ impl OnHost {
     fn windows<B: HostBackend>(x: FloatTensor<B>, geometry: Geometry) -> FloatTensor<B> {
         let shape = [geometry.places(), geometry.values()].into();
         let x = B::contiguous(x);
-        B::compute("windows", &[&x], vec![shape], |values| vec![geometry.cut(values[0])]).remove(0)
+        B::compute("windows", &[&x], vec![shape], HostScratch::default(), |values| vec![geometry.cut(values[0])])
+            .remove(0)
     }
 }
 
@@ -91,7 +92,10 @@ impl<B: HostBackend> Way<B> for OnHost {
         let grad_x = for_x.then(|| {
             let windows = B::contiguous(B::float_matmul(grad_output, B::float_transpose(weight)));
             let shape = geometry.input.into();
-            B::compute("windows", &[&windows], vec![shape], |values| vec![geometry.add(values[0])]).remove(0)
+            B::compute("windows", &[&windows], vec![shape], HostScratch::default(), |values| {
+                vec![geometry.add(values[0])]
+            })
+            .remove(0)
         });
         [grad_x, grad_weight]
     }
